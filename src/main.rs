@@ -1,1 +1,3 @@
+//! Hands its arguments to `cli`.
+
 fn main() {}

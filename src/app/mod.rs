@@ -1,0 +1,1 @@
+//! Wires every floor; the only place that knows them all.

@@ -1,0 +1,1 @@
+//! Prices, the journal, the recorder and the ledger (floor 4).

@@ -1,0 +1,1 @@
+//! The immutable snapshot of providers, keys, models and routes for the hot path (floor 4).

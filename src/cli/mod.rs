@@ -1,0 +1,1 @@
+//! Commands (floor 6): one file a command.

@@ -1,0 +1,1 @@
+//! The HTTP surfaces (floor 6), the only floor that knows actix.

@@ -1,0 +1,1 @@
+//! Access tokens: who calls (floor 4).

@@ -1,0 +1,1 @@
+//! The request path (floor 5), told top to bottom.

@@ -1,0 +1,1 @@
+//! Durable facts in Postgres or SQLite (floor 3), the only floor that contains SQL.

@@ -1,0 +1,1 @@
+//! Sealing of secrets (floor 2).
