@@ -1,1 +1,13 @@
-//! Metrics, traces, logs (floor 2).
+//! What the server says about itself (floor 2): metrics, logs, traces.
+//!
+//! Nothing here is global but the log subscriber, which `app` installs once: a [`Metrics`] is a
+//! value handed to whoever counts, so two servers live in one test process. A new metric is one
+//! declaration in `families`; a new label value is a variant in `labels`. Secrets, bodies and names
+//! chosen by a caller never become a label or a field.
+
+mod families;
+pub mod labels;
+mod metrics;
+
+pub use families::{FAMILIES, Family, FamilyKind};
+pub use metrics::{InFlight, Metrics, ModelMetrics, ProviderMetrics, RequestEnd};
