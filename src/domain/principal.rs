@@ -62,7 +62,9 @@ pub struct Principal {
     pub member_limits: Limits,
     /// The tenant, absent for an operator.
     pub tenant: Option<TenantRef>,
-    /// Narrower models of the member or token; none: as the tenant.
+    /// The member's models, where narrower than the tenant's.
+    pub member_grants: Option<Grants>,
+    /// The token's models, where narrower than those of whom it stands for.
     pub grants: Option<Grants>,
     /// Narrower windows of the token.
     pub limits: Limits,
@@ -90,6 +92,7 @@ impl Principal {
     #[must_use]
     pub fn allows(&self, model: &str) -> bool {
         self.tenant.as_ref().is_some_and(|tenant| tenant.grants.allow(model))
+            && self.member_grants.as_ref().is_none_or(|own| own.allow(model))
             && self.grants.as_ref().is_none_or(|own| own.allow(model))
     }
 }
