@@ -1,3 +1,7 @@
 //! Hands its arguments to `cli`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tollway::cli::main()
+}

@@ -1,1 +1,3 @@
-//! Wires every floor; the only place that knows them all.
+//! Wires everything (top): the only place that knows all floors.
+
+pub mod config;

@@ -137,17 +137,15 @@ impl Metrics {
     /// The counters of a provider, by the name an admin gave it; kept with the catalog.
     #[must_use]
     pub fn provider(&self, name: &str) -> ProviderMetrics {
-        ProviderMetrics(Arc::from_iter(
-            texts::<AttemptEnd>().iter().map(|end| self.families.attempts.with_label_values(&[name, end])),
-        ))
+        let counter = |end: &&str| self.families.attempts.with_label_values(&[name, end]);
+        ProviderMetrics(texts::<AttemptEnd>().iter().map(counter).collect())
     }
 
     /// The counters of a model, by the name an admin gave it; kept with the catalog.
     #[must_use]
     pub fn model(&self, name: &str) -> ModelMetrics {
-        ModelMetrics(Arc::from_iter(
-            texts::<TokenClass>().iter().map(|class| self.families.tokens.with_label_values(&[name, class])),
-        ))
+        let counter = |class: &&str| self.families.tokens.with_label_values(&[name, class]);
+        ModelMetrics(texts::<TokenClass>().iter().map(counter).collect())
     }
 
     /// How many keys of each provider are in each state; replaces what was said before.

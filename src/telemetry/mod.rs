@@ -8,6 +8,8 @@
 mod families;
 pub mod labels;
 mod metrics;
+mod reference;
 
 pub use families::{FAMILIES, Family, FamilyKind};
 pub use metrics::{InFlight, Metrics, ModelMetrics, ProviderMetrics, RequestEnd};
+pub use reference::reference;

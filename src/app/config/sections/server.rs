@@ -1,0 +1,47 @@
+//! `[server]`: the HTTP server.
+
+use std::{net::SocketAddr, time::Duration};
+
+use ipnet::IpNet;
+
+use crate::app::config::{ByteSize, section::section};
+
+section! {
+    /// The HTTP server that clients, operators and scrapers talk to.
+    "server" ServerSection {
+        /// Where to listen. Port 0 takes a free port, which is printed. In a container, `0.0.0.0:8080`.
+        listen: SocketAddr = "127.0.0.1:8080";
+        /// Worker threads; 0 takes one for each core.
+        workers: usize = "0";
+        /// The largest request body, after decompression. Above it the answer is 413.
+        body_limit: ByteSize = "32MiB";
+        /// How long a stopping server lets answers finish before it cuts them.
+        grace: Duration = "30s";
+        /// How long an idle client connection is kept.
+        keep_alive: Duration = "75s";
+        /// How long a client may take to send a request's head.
+        header_timeout: Duration = "10s";
+        /// Client connections at once, for each worker.
+        max_connections: usize = "100000";
+        /// Origins whose browsers may call, such as `https://app.example.com`; `*` allows all.
+        cors_origins: Vec<String> = "";
+        /// Proxies whose `x-forwarded-for` is believed.
+        trusted_proxies: Vec<IpNet> = "";
+    }
+    |server, check| {
+        check.that(server.workers <= 1_024, "workers", "expected at most 1024");
+        check.that(server.body_limit.0 >= 1_024, "body_limit", "expected at least 1KiB");
+        check.that(server.grace <= Duration::from_secs(3_600), "grace", "expected at most 1h");
+        check.that(server.keep_alive >= Duration::from_secs(1), "keep_alive", "expected at least 1s");
+        check.that(server.header_timeout >= Duration::from_secs(1), "header_timeout", "expected at least 1s");
+        check.that(server.max_connections > 0, "max_connections", "expected at least 1");
+        let is_origin = |origin: &String| {
+            origin == "*" || url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin)
+        };
+        check.that(
+            server.cors_origins.iter().all(is_origin),
+            "cors_origins",
+            "expected origins such as https://app.example.com, without a path, or *",
+        );
+    }
+}

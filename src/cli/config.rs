@@ -1,0 +1,48 @@
+//! `tollway config check|show|reference`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::Global;
+use crate::{
+    app::config::{load, reference, show},
+    telemetry,
+};
+
+/// What to do with the settings.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say what is wrong with the settings; exit code 2 when something is
+    Check,
+    /// Print every setting, its value and where it was set; secrets are masked
+    Show,
+    /// Print the reference page of all settings (docs/settings.md)
+    Reference,
+    /// Print the reference page of all metrics (docs/metrics.md)
+    Metrics,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the settings are wrong.
+#[expect(clippy::print_stdout, reason = "the command line answers people")]
+pub fn run(global: &Global, args: &ConfigArgs) -> anyhow::Result<ExitCode> {
+    match args.what {
+        What::Check => {
+            load(&global.overrides())?;
+            println!("the settings are right");
+        }
+        What::Show => print!("{}", show(&load(&global.overrides())?.1)),
+        What::Reference => print!("{}", reference()),
+        What::Metrics => print!("{}", telemetry::reference()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
