@@ -3,5 +3,13 @@
     clippy::disallowed_methods,
     reason = "tests stand outside the floors: they spawn, read the clock and the environment"
 )]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a test that cannot go on says so by panicking, its helpers too"
+)]
 
 mod harness;

@@ -37,7 +37,7 @@ impl Daemon {
             // A Ctrl-C at the terminal is for the runner; the server stops when its tests have.
             .process_group(0)
             .spawn()
-            .map_err(|error| format!("{:?} does not start: {error}", command.get_program()))?;
+            .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
         fs::write(dir.join("pid"), child.id().to_string()).expect("write the pid");
         let since = Instant::now();
         while !is_ready() {
@@ -46,7 +46,7 @@ impl Daemon {
                 let _ = child.kill();
                 let _ = child.wait();
                 let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
-                return Err(format!("{:?} does not get ready:\n{log}", command.get_program()));
+                return Err(format!("{} does not get ready:\n{log}", command.get_program().display()));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -120,7 +120,7 @@ pub fn guarded_dir(dir: &Path, owner: u32) {
             # Postgres takes QUIT as: stop now, children too. For the others it is a plain end.
             kill -CONT \"$server\"; kill -QUIT \"$server\"; sleep 0.2; kill -KILL \"$server\"
         done 2>/dev/null
-        rm -rf \"$dir\"";
+        rm -rf \"$dir\" \"$dir.lock\"";
     // Spawned through a shell that ends at once: nobody has to reap the watchdog.
     let status = Command::new("sh")
         .args(["-c", "sh -c \"$1\" watchdog \"$2\" \"$3\" </dev/null >/dev/null 2>&1 &", "sh", watchdog])

@@ -162,7 +162,7 @@ pub struct Sentinel {
     pub port: u16,
     /// The first is the master at the start.
     pub servers: Vec<RedisServer>,
-    sentinel: RedisServer,
+    watcher: RedisServer,
 }
 
 impl Sentinel {
@@ -174,7 +174,7 @@ impl Sentinel {
     pub fn master_port(&self) -> u16 {
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(Self::MASTER);
-        let (_, port): (String, String) = self.sentinel.run(&ask);
+        let (_, port): (String, String) = self.watcher.run(&ask);
         port.parse().expect("a port")
     }
 
@@ -214,7 +214,12 @@ pub fn start_sentinel() -> Sentinel {
         ask.arg("REPLICAS").arg(name);
         run::<Vec<redis::Value>>(&sentinel.url, &ask).is_ok_and(|replicas| !replicas.is_empty())
     });
-    Sentinel { url: sentinel.url.clone(), port: sentinel.port, servers: vec![master, replica], sentinel }
+    Sentinel {
+        url: sentinel.url.clone(),
+        port: sentinel.port,
+        servers: vec![master, replica],
+        watcher: sentinel,
+    }
 }
 
 fn serve(dir: &Path, port: u16, options: &[String]) -> Result<Daemon, String> {
