@@ -4,9 +4,9 @@
 //! is how the two clients are compared.
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     error::Error as _,
-    cell::RefCell,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -104,12 +104,7 @@ pub(in crate::net) struct Http2Body {
 
 impl Http2Body {
     fn new(answer: reqwest::Response) -> Self {
-        Self {
-            frames: Box::pin(answer.bytes_stream()),
-            held: BytesMut::new(),
-            turns: 0,
-            end: None,
-        }
+        Self { frames: Box::pin(answer.bytes_stream()), held: BytesMut::new(), turns: 0, end: None }
     }
 
     pub(in crate::net) fn poll_chunk(

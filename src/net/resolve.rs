@@ -96,8 +96,7 @@ impl Resolve for GuardedDns {
         let guard = Arc::clone(&self.0);
         Box::pin(async move {
             let addresses = look_up(&guard, name.as_str()).await?;
-            let addresses: Addrs =
-                Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)));
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
         })
     }

@@ -55,11 +55,7 @@ impl Target {
     ///
     /// # Errors
     /// [`InvalidTarget`] says which rule the URL breaks.
-    pub fn parse(
-        url: &str,
-        transport: Transport,
-        connect: Duration,
-    ) -> Result<Self, InvalidTarget> {
+    pub fn parse(url: &str, transport: Transport, connect: Duration) -> Result<Self, InvalidTarget> {
         let url = Url::parse(url).map_err(|_| InvalidTarget::NotUrl)?;
         let is_tls = match url.scheme() {
             "http" => false,
@@ -79,10 +75,8 @@ impl Target {
             Host::Ipv4(ip) => TargetHost::Address(IpAddr::V4(ip)),
             Host::Ipv6(ip) => TargetHost::Address(IpAddr::V6(ip)),
         };
-        let authority = url.port().map_or_else(
-            || printed.to_owned(),
-            |explicit| format!("{printed}:{explicit}"),
-        );
+        let authority =
+            url.port().map_or_else(|| printed.to_owned(), |explicit| format!("{printed}:{explicit}"));
         Ok(Self(Arc::new(Parts {
             is_tls,
             host,

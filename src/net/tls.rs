@@ -29,9 +29,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`NetError::Tls`] when a root cannot be read.
-    pub fn trusting(
-        roots: impl IntoIterator<Item = CertificateDer<'static>>,
-    ) -> Result<Self, NetError> {
+    pub fn trusting(roots: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<Self, NetError> {
         let mut store = RootCertStore::empty();
         for root in roots {
             store.add(root).map_err(refused)?;
