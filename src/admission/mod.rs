@@ -5,7 +5,12 @@
 //! the oldest counted whole; rpm is hard, tpm reserves an estimate that settlement corrects.
 //! Leases expire unless renewed; the backend renews the live ones of this process itself.
 
+mod backend;
+pub mod local;
+
 use std::{sync::Arc, time::Duration};
+
+pub use backend::{Admission, Health};
 
 use crate::domain::{
     clock::Timestamp,
@@ -99,8 +104,11 @@ pub struct Lease {
 
 /// How late a counted attempt may still be sent.
 pub const SEND_GUARD: Duration = Duration::from_secs(1);
-/// A lease or hold not renewed for this long is free again.
+/// A lease or a pass's slot not renewed for this long is free again.
 pub const LEASE_FOR: Duration = Duration::from_secs(45);
+/// A hold not renewed for this long is free again: until then the money of a replica that stopped
+/// counts as spent, unless its journal settles it by id.
+pub const HOLD_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The end of an attempt: its lease, and its true tokens where known.
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +169,8 @@ pub struct Cool {
 pub enum CoolFor {
     /// A given span; a later deadline already set stays.
     Span(Duration),
-    /// By back-off, at the level counted for this scope; each failure raises it by one.
+    /// By back-off, at the level counted for this scope. A failure raises it by one, unless it is
+    /// of a request that was under way already when the cooldown in force began.
     Backoff {
         /// Spreads the deadline, see `domain::backoff`.
         jitter: u8,

@@ -1,0 +1,130 @@
+//! The one door to both backends.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Acquire, Cool, CoolScope, Enter, KeyLive, Lease, Pool, Refused, SettleLease, SettlePass, Subject,
+    SubjectLive, local::Local,
+};
+use crate::domain::{
+    clock::Timestamp,
+    ids::{KeyId, ProviderId, TenantId},
+};
+
+/// The counters of this deployment. Cheap to clone; one per process.
+#[derive(Debug, Clone)]
+pub enum Admission {
+    /// Counted in this process.
+    Local(Arc<Local>),
+}
+
+/// How the counters are doing, for `/readyz`, metrics and log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// Counted in this process, by design.
+    Local,
+    /// Counted in Redis, which answers.
+    Shared,
+    /// Redis is away: this replica spends its share of every limit.
+    Degraded {
+        /// Since when.
+        since: Timestamp,
+        /// One n-th of every limit is this replica's.
+        share: u32,
+    },
+}
+
+impl Admission {
+    /// Lets a request in and leases its first key in one go. If one is refused the other is undone,
+    /// window entry included.
+    ///
+    /// # Errors
+    /// [`Refused`], saying what stood in the way and when another try is worth it.
+    ///
+    /// # Cancellation
+    /// Dropped before it returns, what was counted lapses by itself; call [`Self::settle_pass`] by
+    /// the request's id to give it back at once.
+    pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
+        match self {
+            Self::Local(local) => local.admit(enter, acquire),
+        }
+    }
+
+    /// Leases another key for a request that is in.
+    ///
+    /// # Errors
+    /// [`Refused::NoKey`].
+    ///
+    /// # Cancellation
+    /// Dropped before it returns, the lease lapses by itself.
+    pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
+        match self {
+            Self::Local(local) => local.acquire(acquire),
+        }
+    }
+
+    /// Ends an attempt. Returns at once and may be called from `Drop` on any thread; the work is
+    /// done by [`Self::maintain`] and repeated until it is done or the lease has lapsed.
+    pub fn settle_lease(&self, end: SettleLease) {
+        match self {
+            Self::Local(local) => local.settle_lease(&end),
+        }
+    }
+
+    /// Ends a request: gives back slot and hold, corrects tpm. By id, so that a restarted process
+    /// may settle what its journal shows. Returns at once, like [`Self::settle_lease`].
+    pub fn settle_pass(&self, end: SettlePass) {
+        match self {
+            Self::Local(local) => local.settle_pass(&end),
+        }
+    }
+
+    /// Takes something out; returns the deadline in force, none for a free first failure.
+    pub async fn cool(&self, cool: &Cool) -> Option<Timestamp> {
+        match self {
+            Self::Local(local) => local.cool(cool),
+        }
+    }
+
+    /// Lifts a cooldown and forgets its back-off level.
+    pub async fn clear(&self, provider: ProviderId, scope: CoolScope) {
+        match self {
+            Self::Local(local) => local.clear(provider, scope),
+        }
+    }
+
+    /// What an operator sees of a pool, in the order of its keys.
+    pub async fn inspect_pool(&self, pool: &Pool) -> Vec<(KeyId, KeyLive)> {
+        match self {
+            Self::Local(local) => local.inspect_pool(pool),
+        }
+    }
+
+    /// What an operator sees of a tenant, in the order of `subjects`.
+    pub async fn inspect_tenant(&self, tenant: TenantId, subjects: &[Subject]) -> Vec<SubjectLive> {
+        match self {
+            Self::Local(local) => local.inspect_tenant(tenant, subjects),
+        }
+    }
+
+    /// Renews what this process holds, settles what ended, watches Redis; one per process, until
+    /// `shutdown`.
+    ///
+    /// # Cancellation
+    /// Dropped, nothing is renewed any more and settlements wait.
+    pub async fn maintain(&self, shutdown: CancellationToken) {
+        match self {
+            Self::Local(local) => local.maintain(shutdown).await,
+        }
+    }
+
+    /// How the counters are doing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self {
+            Self::Local(_) => Health::Local,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How long something is out, and at what back-off level.
+
+use std::time::Duration;
+
+use super::{HOUR, micros};
+use crate::{
+    admission::CoolFor,
+    domain::backoff::{TOP_LEVEL, UNPROBED, backoff},
+};
+
+/// The second failure in a row under [`CoolFor::Lenient`].
+const SECOND_FAILURE: Duration = Duration::from_secs(30);
+/// The third follows at the first back-off that is not shorter: 32 s.
+const LENIENT_LEVELS: u32 = 2;
+
+/// A cooldown of one scope.
+#[derive(Debug, Clone, Default)]
+pub struct Cooldown {
+    /// Until when, in steady microseconds; zero: never set.
+    pub until: i64,
+    /// Failures in a row.
+    pub level: u32,
+    /// Why, for the operator.
+    pub reason: &'static str,
+    touched: i64,
+}
+
+impl Cooldown {
+    /// Counts a failure; returns the deadline in force, none if it is free.
+    pub fn extend(&mut self, now: i64, span: CoolFor, reason: &'static str) -> Option<i64> {
+        // Requests that were under way when the cooldown began fail together; they are one failure.
+        let level = if self.until > now { self.level.saturating_sub(1) } else { self.level };
+        let span = match span {
+            CoolFor::Span(span) => Some(span),
+            CoolFor::Backoff { jitter } => Some(backoff(level, jitter)),
+            CoolFor::Lenient { jitter } => match level {
+                0 => None,
+                1 => Some(SECOND_FAILURE),
+                more => Some(backoff(more + LENIENT_LEVELS, jitter)),
+            },
+        };
+        self.touched = now;
+        self.level = (level + 1).min(TOP_LEVEL);
+        if let Some(span) = span {
+            let until = now + micros(span.min(UNPROBED));
+            if until > self.until {
+                self.until = until;
+                self.reason = reason;
+            }
+        }
+        (self.until > now).then_some(self.until)
+    }
+
+    pub fn in_force(&self, now: i64) -> Option<i64> {
+        (self.until > now).then_some(self.until)
+    }
+
+    /// Whether nobody would miss it: lapsed, and the last failure long ago.
+    pub fn is_stale(&self, now: i64) -> bool {
+        self.until <= now && self.touched + HOUR <= now
+    }
+}
