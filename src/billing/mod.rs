@@ -1,1 +1,19 @@
-//! Prices, the journal, the recorder and the ledger (floor 4).
+//! Prices, the journal, the recorder and the books (floor 4).
+//!
+//! | file | what |
+//! |---|---|
+//! | [`settlement`] | usage, prices and outcome → charge and cost, one documented table |
+//! | [`estimate`] | tokens from byte lengths, calibrated per model |
+//! | [`journal`] | the local append-only record of every request, written before the world hears of it |
+//! | [`recovery`] | what a request without an end is settled as |
+//! | [`recorder`] | drains the journal's files into the store |
+//! | [`adopt`] | takes over the journal of a dead replica |
+//! | [`reconcile`] | proves that events, ledger and balances agree |
+//!
+//! Uses `domain`, `store` and `telemetry`. To add a kind of journal record: a variant of
+//! [`journal::Record`] with its number, an arm in [`journal::Replay`], and a line in the tests of
+//! both.
+
+pub mod journal;
+pub mod recovery;
+pub mod settlement;
