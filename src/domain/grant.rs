@@ -51,6 +51,17 @@ pub enum Effect {
     Deny,
 }
 
+impl Effect {
+    /// The name in tables, files and REST.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// A model name, exact, or with `*` for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -14,6 +14,7 @@ pub mod failure;
 pub mod grant;
 pub mod ids;
 pub mod key;
+pub mod ledger;
 pub mod limits;
 pub mod model;
 pub mod money;

@@ -82,6 +82,18 @@ pub enum Tier {
     Free,
 }
 
+impl Tier {
+    /// The name in tables, files and REST.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Subscription => "subscription",
+            Self::Cheap => "cheap",
+            Self::Free => "free",
+        }
+    }
+}
+
 /// HTTP version of the connection to the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,6 +103,17 @@ pub enum Transport {
     Http1,
     /// HTTP/2 where the server offers it.
     Http2,
+}
+
+impl Transport {
+    /// The name in tables, files and REST.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+        }
+    }
 }
 
 /// How long to wait for what, in milliseconds.
