@@ -62,10 +62,9 @@ pub struct Principal {
     pub member_limits: Limits,
     /// The tenant, absent for an operator.
     pub tenant: Option<TenantRef>,
-    /// The member's models, where narrower than the tenant's.
-    pub member_grants: Option<Grants>,
-    /// The token's models, where narrower than those of whom it stands for.
-    pub grants: Option<Grants>,
+    /// What narrows it within its tenant, the member's grants and the token's: each must allow
+    /// too. Kept apart, for two lists of patterns have no common one.
+    pub narrowed_by: Vec<Grants>,
     /// Narrower windows of the token.
     pub limits: Limits,
     /// When the token lapses.
@@ -92,7 +91,6 @@ impl Principal {
     #[must_use]
     pub fn allows(&self, model: &str) -> bool {
         self.tenant.as_ref().is_some_and(|tenant| tenant.grants.allow(model))
-            && self.member_grants.as_ref().is_none_or(|own| own.allow(model))
-            && self.grants.as_ref().is_none_or(|own| own.allow(model))
+            && self.narrowed_by.iter().all(|grants| grants.allow(model))
     }
 }
