@@ -122,9 +122,11 @@ async fn carry(mut inward: TcpStream, target: SocketAddr, line: watch::Receiver<
     let passing = async {
         let mut line = line;
         line.wait_for(|line| *line != Line::Frozen).await.ok()?;
-        let mut outward = TcpStream::connect(target).await.ok()?;
-        let _ = outward.set_nodelay(true);
-        let _ = outward.set_zero_linger();
+        let socket = TcpSocket::new_v4().ok()?;
+        let _ = socket.set_nodelay(true);
+        // Before connecting: the line may be cut while we do.
+        let _ = socket.set_zero_linger();
+        let mut outward = socket.connect(target).await.ok()?;
         // Borrowed halves: the owned ones say FIN when dropped, which would hide the reset.
         let (inward_read, inward_write) = inward.split();
         let (outward_read, outward_write) = outward.split();
