@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{
     client::Caller,
-    services::{RedisServer, TestDatabase, free_port, fresh_database, start_redis},
+    services::{RedisServer, TestDatabase, free_port, migrated_database, start_redis},
 };
 
 /// How long a start or a stop may take on a busy machine.
@@ -41,9 +41,9 @@ pub struct Production {
 }
 
 impl Production {
-    /// Makes both, empty.
+    /// Makes both; the database has the schema and nothing else.
     pub async fn start() -> Self {
-        Self { database: fresh_database().await, redis: start_redis() }
+        Self { database: migrated_database().await, redis: start_redis() }
     }
 
     /// The settings of one more replica, with directories of its own.

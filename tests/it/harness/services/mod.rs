@@ -12,7 +12,7 @@ mod shared;
 
 pub use self::{
     daemon::free_port,
-    postgres::{PgServer, TestDatabase, fresh_database, postgres, start_postgres},
+    postgres::{PgServer, TestDatabase, fresh_database, migrated_database, postgres, start_postgres},
     redis::{
         RedisCluster, RedisServer, Sentinel, fresh_redis_prefix, redis, start_redis, start_redis_cluster,
         start_sentinel,

@@ -6,9 +6,11 @@ use std::{
     process::Command,
     sync::OnceLock,
     thread,
+    time::Duration,
 };
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use tollway::store::{DatabaseUrl, Store, StoreConfig};
 
 use super::{
     daemon::{Daemon, find_binary, free_port, private_dir, uuid},
@@ -90,12 +92,81 @@ pub struct TestDatabase {
 
 /// Makes an empty database on the shared instance.
 pub async fn fresh_database() -> TestDatabase {
-    let server = postgres();
-    let name = format!("t_{}", uuid());
-    let mut connection = PgConnection::connect(&server).await.expect("connect to the shared Postgres");
-    connection.execute(AssertSqlSafe(format!("create database {name}"))).await.expect("create a database");
-    let _ = connection.close().await;
-    TestDatabase { url: with_database(&server, &name), server, name }
+    TestDatabase::make("template1").await
+}
+
+/// Makes a database with this build's schema on the shared instance, without waiting for a migration.
+pub async fn migrated_database() -> TestDatabase {
+    TestDatabase::make(&template().await).await
+}
+
+impl TestDatabase {
+    async fn make(template: &str) -> Self {
+        let server = postgres();
+        let name = format!("t_{}", uuid());
+        let mut connection = connect(&server).await;
+        execute(&mut connection, format!("create database {name} template {template}")).await;
+        let _ = connection.close().await;
+        Self { url: with_database(&server, &name), server, name }
+    }
+}
+
+/// The migrated database that others are copied from, made by whichever test process comes first.
+async fn template() -> String {
+    static MADE: tokio::sync::OnceCell<String> = tokio::sync::OnceCell::const_new();
+    MADE.get_or_init(|| async {
+        let server = postgres();
+        // Another build of the tests may have another schema; a server of TEST_DATABASE_URL outlives builds.
+        let built = std::env::current_exe().and_then(fs::metadata).and_then(|file| file.modified());
+        let built = built.expect("the age of this binary").duration_since(std::time::UNIX_EPOCH).unwrap();
+        let name = format!("tollway_template_{}", built.as_nanos());
+        let mut connection = connect(&server).await;
+        // Held until the connection closes.
+        execute(&mut connection, "select pg_advisory_lock(7_260_011)".into()).await;
+        let known: Option<i32> = sqlx::query_scalar("select 1 from pg_database where datname = $1")
+            .bind(&name)
+            .fetch_optional(&mut connection)
+            .await
+            .expect("look for the template");
+        if known.is_none() {
+            let draft = format!("t_{}", uuid());
+            execute(&mut connection, format!("create database {draft}")).await;
+            migrate(&with_database(&server, &draft)).await;
+            // Renamed last: a template that has the name is whole.
+            execute(&mut connection, format!("alter database {draft} rename to {name}")).await;
+        }
+        let _ = connection.close().await;
+        name
+    })
+    .await
+    .clone()
+}
+
+async fn migrate(url: &str) {
+    let url = DatabaseUrl::parse(url).expect("a database URL");
+    let store = Store::connect(&StoreConfig::new(url)).await.expect("connect to the template");
+    store.migrate().await.expect("migrate the template");
+    store.close().await;
+}
+
+async fn connect(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.expect("connect to the shared Postgres")
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) {
+    // A connection that just closed may still count for a moment as a user of the database.
+    for _ in 0..100 {
+        match connection.execute(AssertSqlSafe(sql.clone())).await {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55006") => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            done => {
+                done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                return;
+            }
+        }
+    }
+    panic!("{sql}: the database stays in use");
 }
 
 impl Drop for TestDatabase {

@@ -16,6 +16,15 @@ async fn a_fresh_database_is_empty_and_its_own() {
 }
 
 #[tokio::test]
+async fn a_migrated_database_has_the_tables_of_this_build() {
+    for _ in 0..2 {
+        let database = migrated_database().await;
+        let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        connection.execute("select id from tenants").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_database_is_gone_even_while_connected() {
     let database = fresh_database().await;
     let url = database.url.clone();
