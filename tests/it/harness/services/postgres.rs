@@ -122,7 +122,7 @@ async fn template() -> String {
         let name = format!("tollway_template_{}", built.as_nanos());
         let mut connection = connect(&server).await;
         // Held until the connection closes.
-        execute(&mut connection, "select pg_advisory_lock(7_260_011)".into()).await;
+        execute(&mut connection, "select pg_advisory_lock(7260011)".into()).await;
         let known: Option<i32> = sqlx::query_scalar("select 1 from pg_database where datname = $1")
             .bind(&name)
             .fetch_optional(&mut connection)
