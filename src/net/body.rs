@@ -8,7 +8,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 
-use crate::net::{error::NetError, http2::Http2Body};
+use crate::net::{error::NetError, http1::Http1Body, http2::Http2Body};
 
 /// A body being read. Pieces are what the network gave, decoded; their borders mean nothing.
 ///
@@ -18,6 +18,7 @@ pub struct Body(Source);
 
 enum Source {
     Done,
+    Http1(Box<Http1Body>),
     Http2(Http2Body),
 }
 
@@ -26,6 +27,7 @@ impl Body {
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, NetError>>> {
         let polled = match &mut self.0 {
             Source::Done => Poll::Ready(None),
+            Source::Http1(body) => body.poll_chunk(cx),
             Source::Http2(body) => body.poll_chunk(cx),
         };
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
@@ -63,6 +65,10 @@ impl Body {
             next = self.chunk().await.transpose()?;
         }
         Ok(whole.freeze())
+    }
+
+    pub(in crate::net) fn from_http1(body: Http1Body) -> Self {
+        Self(Source::Http1(Box::new(body)))
     }
 
     pub(in crate::net) fn from_http2(body: Http2Body) -> Self {

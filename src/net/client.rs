@@ -2,14 +2,23 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use crate::net::{
-    body::Body,
-    error::NetError,
-    guard::Guard,
-    http2::Http2Client,
-    message::{Request, Response},
-    target::Target,
-    tls::Tls,
+use bytes::Bytes;
+
+use crate::{
+    domain::provider::Transport,
+    net::{
+        body::Body,
+        dial::{Connection, dial},
+        error::NetError,
+        guard::Guard,
+        http1::{encode, exchange},
+        http2::Http2Client,
+        message::{Request, Response},
+        pool::Pool,
+        resolve::Resolver,
+        target::Target,
+        tls::Tls,
+    },
 };
 
 /// One worker's client: its connections and lookups are its own, so nothing on the path is locked
@@ -18,6 +27,9 @@ use crate::net::{
 pub struct Client(Rc<Parts>);
 
 struct Parts {
+    resolver: Resolver,
+    pool: Pool,
+    tls: Tls,
     http2: Http2Client,
 }
 
@@ -25,7 +37,12 @@ impl Client {
     /// A client without connections; they are made inside the runtime that sends.
     #[must_use]
     pub fn new(guard: Arc<Guard>, tls: &Tls) -> Self {
-        Self(Rc::new(Parts { http2: Http2Client::new(guard, tls.clone()) }))
+        Self(Rc::new(Parts {
+            resolver: Resolver::new(Arc::clone(&guard)),
+            pool: Pool::new(),
+            tls: tls.clone(),
+            http2: Http2Client::new(guard, tls.clone()),
+        }))
     }
 
     /// Sends a request and returns when the head of its answer is there.
@@ -40,7 +57,44 @@ impl Client {
     /// # Cancellation
     /// Dropping the future closes its connection at once, in every phase.
     pub async fn send(&self, target: &Target, request: &Request) -> Result<Response, NetError> {
-        let (status, headers, body) = self.0.http2.send(target, request).await?;
-        Ok(Response { status, headers, body: Body::from_http2(body) })
+        match target.transport() {
+            Transport::Http1 => self.send_http1(target, request).await,
+            Transport::Http2 => {
+                let (status, headers, body) = self.0.http2.send(target, request).await?;
+                Ok(Response { status, headers, body: Body::from_http2(body) })
+            }
+        }
+    }
+
+    async fn send_http1(&self, target: &Target, request: &Request) -> Result<Response, NetError> {
+        let head = encode(target, request)?;
+        if let Some(kept) = self.0.pool.take(target) {
+            match self.exchange(kept, target, request, head.clone()).await {
+                // The server closed it just as we wrote; nothing of an answer was seen.
+                Err(NetError::Closed) => {}
+                answered => return answered,
+            }
+        }
+        let fresh = dial(target, &self.0.resolver, self.0.tls.http1()).await?;
+        self.exchange(fresh, target, request, head).await
+    }
+
+    async fn exchange(
+        &self,
+        connection: Connection,
+        target: &Target,
+        request: &Request,
+        head: Bytes,
+    ) -> Result<Response, NetError> {
+        let home = self.0.pool.home(target);
+        let body = request.body.clone();
+        let (head, body) = exchange(connection, home, head, &request.method, body).await?;
+        Ok(Response { status: head.status, headers: head.headers, body: Body::from_http1(body) })
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client(…)")
     }
 }

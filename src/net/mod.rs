@@ -10,8 +10,10 @@
 
 mod body;
 mod client;
+mod dial;
 mod error;
 mod guard;
+mod http1;
 mod http2;
 mod message;
 mod pool;

@@ -63,10 +63,6 @@ impl Resolver {
             self.kept.borrow_mut().remove(name);
         }
     }
-
-    pub(in crate::net) fn guard(&self) -> &Arc<Guard> {
-        &self.guard
-    }
 }
 
 /// Asks the system and keeps what the guard allows.
