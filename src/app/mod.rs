@@ -1,3 +1,4 @@
 //! Wires everything (top): the only place that knows all floors.
 
 pub mod config;
+pub mod tasks;
