@@ -144,22 +144,24 @@ mod tests {
     #[test]
     fn every_default_is_valid() {
         let (settings, _) = Set::default().load().unwrap();
-        assert_eq!(settings.server.grace, Duration::from_secs(30));
+        assert_eq!(settings.server.grace_period, Duration::from_secs(30));
         assert_eq!(settings.server.body_limit.0, 32 << 20);
         assert!(settings.database.url.is_none() && settings.redis.url.is_empty());
     }
 
     #[test]
     fn flags_beat_variables_and_variables_beat_the_file() {
-        let file = "[server]\nlisten = \"127.0.0.1:1\"\ngrace = \"1s\"\nworkers = 1\n";
-        let environment = &[("TOLLWAY_SERVER_LISTEN", "127.0.0.1:2"), ("TOLLWAY_SERVER_GRACE", "2s")];
+        let file = "[server]\nlisten = \"127.0.0.1:1\"\ngrace_period = \"1s\"\nworkers = 1\n";
+        let environment = &[("TOLLWAY_SERVER_LISTEN", "127.0.0.1:2"), ("TOLLWAY_SERVER_GRACE_PERIOD", "2s")];
         let overrides = Overrides::default().with("server", "listen", "--listen", Some("127.0.0.1:3"));
         let (settings, sources) = Set { file, environment, overrides }.load().unwrap();
         assert_eq!(settings.server.listen.port(), 3);
-        assert_eq!(settings.server.grace, Duration::from_secs(2));
+        assert_eq!(settings.server.grace_period, Duration::from_secs(2));
         assert_eq!(settings.server.workers, 1);
         let shown = show(&sources);
-        for origin in ["# flag --listen", "# env TOLLWAY_SERVER_GRACE", "# tollway.toml:4", "# default"] {
+        for origin in
+            ["# flag --listen", "# env TOLLWAY_SERVER_GRACE_PERIOD", "# tollway.toml:4", "# default"]
+        {
             assert!(shown.contains(origin), "{shown}");
         }
     }
@@ -190,14 +192,14 @@ mod tests {
 
     #[test]
     fn all_problems_are_told_at_once() {
-        let file = "[server]\nworkers = \"many\"\ngrace = 30\n[redis]\nmode = \"cluster\"\n";
+        let file = "[server]\nworkers = \"many\"\ngrace_period = 30\n[redis]\nmode = \"cluster\"\n";
         let environment = &[("TOLLWAY_SERVER_KEPALIVE", "1s"), ("TOLLWAY_LOG_LEVEL", "loud!")];
         let problems = Set { file, environment, ..Set::default() }.problems();
         for line in [
             "env TOLLWAY_SERVER_KEPALIVE: TOLLWAY_SERVER_KEPALIVE: no such variable; did you mean \
              TOLLWAY_SERVER_KEEP_ALIVE?",
             "tollway.toml:2: server.workers: expected a whole number",
-            "tollway.toml:3: server.grace: expected a duration such as 500ms, 30s or 2h",
+            "tollway.toml:3: server.grace_period: expected a duration such as 500ms, 30s or 2h",
             "tollway.toml:5: redis.mode: needs redis.url to name the servers",
             "env TOLLWAY_LOG_LEVEL: log.level: expected a level such as info",
         ] {

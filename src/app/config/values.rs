@@ -76,6 +76,7 @@ macro_rules! parsed {
 parsed! {
     bool: "true or false";
     u32: "a whole number";
+    u64: "a whole number";
     usize: "a whole number";
     f64: "a number";
     SocketAddr: "an address and port such as 127.0.0.1:8080";

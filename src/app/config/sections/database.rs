@@ -10,9 +10,11 @@ section! {
         /// Postgres, as `postgres://user:password@host/name`; none: SQLite in `data.dir`.
         url: Option<ConnectionUrl> = "" or "DATABASE_URL";
         /// Connections at once, for each replica.
-        pool: u32 = "10";
-        /// How long to wait for a free connection.
-        timeout: Duration = "5s";
+        pool: u32 = "16";
+        /// How long to wait for a connection, opening one included.
+        timeout: Duration = "2s";
+        /// How long one statement may take.
+        statement_timeout: Duration = "10s";
         /// Whether a starting server brings the schema up to date by itself; replicas take turns. Switch it
         /// off to run `tollway migrate` as a step of its own. SQLite is always migrated at the start.
         migrate: bool = "true";
@@ -26,5 +28,10 @@ section! {
         );
         check.that(database.pool >= 2, "pool", "expected at least 2");
         check.that(database.timeout >= Duration::from_millis(100), "timeout", "expected at least 100ms");
+        check.that(
+            database.statement_timeout >= Duration::from_millis(100),
+            "statement_timeout",
+            "expected at least 100ms",
+        );
     }
 }

@@ -16,7 +16,10 @@ section! {
         /// Also accept JWTs signed by HS256 with this secret, at least 32 bytes.
         hs256_secret: Option<Secret> = "";
         /// Verified JWTs remembered, so that their signature is not checked again.
-        cache_size: usize = "10000";
+        cache_size: u64 = "20000";
+        /// How long a fact about a tenant, member or token goes on being used while the store is away; a
+        /// revocation can be as late as this then.
+        max_stale: Duration = "1h";
     }
     |identity, check| {
         check.that(!identity.issuer.is_empty(), "issuer", "expected a name or URL");

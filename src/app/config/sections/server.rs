@@ -16,7 +16,7 @@ section! {
         /// The largest request body, after decompression. Above it the answer is 413.
         body_limit: ByteSize = "32MiB";
         /// How long a stopping server lets answers finish before it cuts them.
-        grace: Duration = "30s";
+        grace_period: Duration = "30s";
         /// How long an idle client connection is kept.
         keep_alive: Duration = "75s";
         /// How long a client may take to send a request's head.
@@ -31,7 +31,7 @@ section! {
     |server, check| {
         check.that(server.workers <= 1_024, "workers", "expected at most 1024");
         check.that(server.body_limit.0 >= 1_024, "body_limit", "expected at least 1KiB");
-        check.that(server.grace <= Duration::from_secs(3_600), "grace", "expected at most 1h");
+        check.that(server.grace_period <= Duration::from_secs(3_600), "grace_period", "expected at most 1h");
         check.that(server.keep_alive >= Duration::from_secs(1), "keep_alive", "expected at least 1s");
         check.that(server.header_timeout >= Duration::from_secs(1), "header_timeout", "expected at least 1s");
         check.that(server.max_connections > 0, "max_connections", "expected at least 1");
