@@ -7,8 +7,12 @@
 //! - [`ChatUsage`] is usage in disjoint classes, [`UpstreamErrorText`] an error in any dialect's shape;
 //! - `encode_…` write what Tollway says itself.
 
+mod chunk;
+mod content;
 mod error;
 mod models;
+mod place;
+mod prepare;
 mod request;
 mod response;
 mod stream;
@@ -16,7 +20,8 @@ mod usage;
 
 pub use error::{UpstreamErrorText, decode_error, encode_error, encode_error_event};
 pub use models::{ModelCapabilities, ModelEntry, ModelPricing, encode_model_list};
-pub use request::{Head, Needs, RequestError, prepare};
+pub use prepare::prepare;
+pub use request::{Head, MAX_MODEL_CHARS, Needs, RequestError};
 pub use response::{BodyEnd, BodyFacts, BodyFault, BodyFilter};
 pub use stream::{FilterConfig, KEEP_ALIVE, StreamEnd, StreamFacts, StreamFault, StreamFilter};
 pub use usage::ChatUsage;

@@ -64,6 +64,61 @@ pub struct ModelPricing {
 /// The whole list, `{"object":"list","data":[…]}`.
 #[must_use]
 pub fn encode_model_list<'a>(models: impl Iterator<Item = ModelEntry<'a>>) -> Bytes {
-    let _ = models.count();
-    Bytes::new()
+    let data = models.map(|model| Listed { object: "model", model }).collect();
+    // Plain structs of strings, numbers and flags: serialising them cannot fail.
+    Bytes::from(serde_json::to_vec(&List { object: "list", data }).unwrap_or_default())
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    object: &'static str,
+    data: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    object: &'static str,
+    #[serde(flatten)]
+    model: ModelEntry<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_list_has_openai_s_fields_and_ours_beside_them() {
+        let entry = ModelEntry {
+            id: "fast",
+            created: 1_764_460_800,
+            owned_by: "tollway",
+            capabilities: ModelCapabilities { tools: true, ..ModelCapabilities::default() },
+            context_length: Some(128_000),
+            max_output_tokens: None,
+            pricing: Some(ModelPricing {
+                currency: "USD".to_owned(),
+                input: "0.15".to_owned(),
+                output: "0.60".to_owned(),
+                cache_read: Some("0.075".to_owned()),
+                cache_write: None,
+            }),
+        };
+        let list: Value = serde_json::from_slice(&encode_model_list([entry].into_iter())).unwrap();
+        assert_eq!(list["object"], "list");
+        assert_eq!(
+            list["data"],
+            json!([{
+                "id": "fast", "object": "model", "created": 1_764_460_800, "owned_by": "tollway",
+                "capabilities": {
+                    "tools": true, "vision": false, "pdf": false, "audio": false, "video": false,
+                    "json_schema": false, "reasoning": false, "search": false
+                },
+                "context_length": 128_000, "max_output_tokens": null,
+                "pricing": {"currency": "USD", "input": "0.15", "output": "0.60", "cache_read": "0.075"}
+            }])
+        );
+        assert_eq!(encode_model_list(std::iter::empty()), r#"{"object":"list","data":[]}"#);
+    }
 }
