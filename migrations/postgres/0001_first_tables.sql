@@ -251,8 +251,8 @@ create table attempts (
 ) partition by range (event_id);
 create table attempts_default partition of attempts default;
 
--- Append-only. A charge has the id of its event, which books it once even after the event's
--- partition is gone.
+-- Append-only. A charge has the id of its event for its own, which books it once, even after the
+-- event's partition is gone; a refund names the event too.
 create table ledger_entries (
     id uuid primary key,
     tenant_id uuid not null,
@@ -261,9 +261,9 @@ create table ledger_entries (
     event_id uuid,
     note text not null,
     actor text not null,
-    created_at timestamptz not null,
-    constraint ledger_entries_event_unique unique (event_id)
+    created_at timestamptz not null
 );
+create index ledger_entries_by_event on ledger_entries (event_id);
 create index ledger_entries_by_tenant on ledger_entries (tenant_id, id);
 
 create table balances (

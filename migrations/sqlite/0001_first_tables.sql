@@ -249,8 +249,8 @@ create table attempts (
     primary key (event_id, n)
 ) strict, without rowid;
 
--- Append-only. A charge has the id of its event, which books it once even after the event's
--- partition is gone.
+-- Append-only. A charge has the id of its event for its own, which books it once, even after the
+-- event's partition is gone; a refund names the event too.
 create table ledger_entries (
     id blob primary key,
     tenant_id blob not null,
@@ -259,9 +259,9 @@ create table ledger_entries (
     event_id blob,
     note text not null,
     actor text not null,
-    created_at text not null,
-    constraint ledger_entries_event_unique unique (event_id)
+    created_at text not null
 ) strict, without rowid;
+create index ledger_entries_by_event on ledger_entries (event_id);
 create index ledger_entries_by_tenant on ledger_entries (tenant_id, id);
 
 create table balances (

@@ -22,6 +22,8 @@ pub mod order;
 pub mod price;
 pub mod principal;
 pub mod provider;
+pub mod replica;
 pub mod secret;
+pub mod signing_key;
 pub mod tenant;
 pub mod usage;

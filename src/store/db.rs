@@ -205,6 +205,10 @@ impl<DB: Database> Held<DB> {
         self.limit
     }
 
+    pub(super) const fn allow(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
     pub(super) fn conn(&mut self) -> &mut DB::Connection {
         &mut self.conn
     }

@@ -101,7 +101,7 @@ impl Tx {
     /// Books a movement and gives the balance after it.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] on `id` or `event`: it is booked already.
+    /// [`StoreError::Conflict`] on `id`: it is booked already.
     pub async fn add_ledger_entry(&mut self, entry: &LedgerEntry) -> Result<Nanos, StoreError> {
         executing!(self, conn => sqlx::query(
             "insert into ledger_entries (

@@ -8,6 +8,9 @@ use crate::store::{
     db::{Db, Held},
 };
 
+/// Any number that nothing else locks; `tollway1` in ASCII.
+const FIRST_START_LOCK: i64 = 0x746f_6c6c_7761_7931;
+
 /// An open transaction. Writes are its methods, in one file an aggregate. Dropped without
 /// [`commit`](Self::commit), none of it happened.
 ///
@@ -134,6 +137,32 @@ impl Tx {
             Open::Postgres(held) => held.restore(),
             Open::Sqlite(held) => held.restore(),
         }
+    }
+
+    /// Waits until no other replica is setting up a new deployment, and keeps others waiting until
+    /// this transaction ends. What [`Store`] reads after it includes all that they made.
+    pub async fn lock_first_start(&mut self) -> Result<(), StoreError> {
+        // In SQLite the transaction is the only writer already.
+        if let Open::Postgres(held) = &mut self.open {
+            writing!(@on held, conn => sqlx::query("select pg_advisory_xact_lock($1)")
+                .bind(FIRST_START_LOCK)
+                .execute(conn))?;
+        }
+        Ok(())
+    }
+
+    /// Lets each of this transaction's statements take `limit`.
+    pub(super) async fn allow(&mut self, limit: std::time::Duration) -> Result<(), StoreError> {
+        match &mut self.open {
+            Open::Postgres(held) => {
+                writing!(@on held, conn => sqlx::query("select set_config('statement_timeout', $1, true)")
+                    .bind(limit.as_millis().to_string())
+                    .execute(conn))?;
+                held.allow(limit);
+            }
+            Open::Sqlite(held) => held.allow(limit),
+        }
+        Ok(())
     }
 
     /// Why an update of row `id` touched nothing: `sql` selects the version that the row has.
