@@ -3,37 +3,62 @@
 use std::{
     fmt,
     future::poll_fn,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 
-use crate::net::{error::NetError, http1::Http1Body, http2::Http2Body};
+use crate::net::{decode::Decoder, error::NetError, http1::Http1Body, http2::Http2Body};
 
 /// A body being read. Pieces are what the network gave, decoded; their borders mean nothing.
 ///
 /// # Cancellation
 /// Dropping it before its end closes the connection, so the server sees at once that nobody reads.
-pub struct Body(Source);
+pub struct Body {
+    source: Source,
+    /// Where the server compressed.
+    decoder: Option<Box<Decoder>>,
+}
 
-enum Source {
+/// Where the pieces come from.
+pub(in crate::net) enum Source {
     Done,
     Http1(Box<Http1Body>),
-    Http2(Http2Body),
+    Http2(Box<Http2Body>),
 }
 
 impl Body {
     /// Polls for the next piece, never an empty one. After the end or an error: `None`.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, NetError>>> {
-        let polled = match &mut self.0 {
-            Source::Done => Poll::Ready(None),
-            Source::Http1(body) => body.poll_chunk(cx),
-            Source::Http2(body) => body.poll_chunk(cx),
-        };
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.0 = Source::Done;
+        loop {
+            let read = match ready!(self.source.poll_chunk(cx)) {
+                Some(Ok(piece)) => self.decode(piece),
+                Some(Err(error)) => Err(error),
+                None => {
+                    self.source = Source::Done;
+                    let Some(mut decoder) = self.decoder.take() else {
+                        return Poll::Ready(None);
+                    };
+                    return Poll::Ready(decoder.finish().err().map(Err));
+                }
+            };
+            match read {
+                Ok(piece) if piece.is_empty() => {}
+                Ok(piece) => return Poll::Ready(Some(Ok(piece))),
+                Err(error) => {
+                    (self.source, self.decoder) = (Source::Done, None);
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
         }
-        polled
+    }
+
+    fn decode(&mut self, piece: Bytes) -> Result<Bytes, NetError> {
+        match &mut self.decoder {
+            Some(decoder) => decoder.push(&piece),
+            None => Ok(piece),
+        }
     }
 
     /// The next piece; `None` at the end.
@@ -67,12 +92,20 @@ impl Body {
         Ok(whole.freeze())
     }
 
-    pub(in crate::net) fn from_http1(body: Http1Body) -> Self {
-        Self(Source::Http1(Box::new(body)))
+    /// A body of either transport, decoded as its headers say.
+    pub(in crate::net) fn new(source: Source, headers: &mut HeaderMap) -> Result<Self, NetError> {
+        let decoder = Decoder::for_headers(headers)?.map(Box::new);
+        Ok(Self { source, decoder })
     }
+}
 
-    pub(in crate::net) fn from_http2(body: Http2Body) -> Self {
-        Self(Source::Http2(body))
+impl Source {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, NetError>>> {
+        match self {
+            Self::Done => Poll::Ready(None),
+            Self::Http1(body) => body.poll_chunk(cx),
+            Self::Http2(body) => body.poll_chunk(cx),
+        }
     }
 }
 

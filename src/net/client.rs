@@ -7,11 +7,11 @@ use bytes::Bytes;
 use crate::{
     domain::provider::Transport,
     net::{
-        body::Body,
+        body::{Body, Source},
         dial::{Connection, dial},
         error::NetError,
         guard::Guard,
-        http1::{encode, exchange},
+        http1::{Head, encode, exchange},
         http2::Http2Client,
         message::{Request, Response},
         pool::Pool,
@@ -60,8 +60,9 @@ impl Client {
         match target.transport() {
             Transport::Http1 => self.send_http1(target, request).await,
             Transport::Http2 => {
-                let (status, headers, body) = self.0.http2.send(target, request).await?;
-                Ok(Response { status, headers, body: Body::from_http2(body) })
+                let (status, mut headers, body) = self.0.http2.send(target, request).await?;
+                let body = Body::new(Source::Http2(Box::new(body)), &mut headers)?;
+                Ok(Response { status, headers, body })
             }
         }
     }
@@ -89,7 +90,9 @@ impl Client {
         let home = self.0.pool.home(target);
         let body = request.body.clone();
         let (head, body) = exchange(connection, home, head, &request.method, body).await?;
-        Ok(Response { status: head.status, headers: head.headers, body: Body::from_http1(body) })
+        let Head { status, mut headers, .. } = head;
+        let body = Body::new(Source::Http1(Box::new(body)), &mut headers)?;
+        Ok(Response { status, headers, body })
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, header};
 use reqwest::Url;
 
 use crate::net::{
@@ -57,10 +57,15 @@ impl Http2Client {
         }
         let url = format!("{}{}{}", target.origin(), target.prefix(), request.path);
         let url = Url::parse(&url).map_err(|_| NetError::InvalidRequest("the path is no path"))?;
+        let mut headers = request.headers.clone();
+        headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+        for ours in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
+            headers.remove(ours);
+        }
         let answer = self
             .client(target.connect_timeout())?
             .request(request.method.clone(), url)
-            .headers(request.headers.clone())
+            .headers(headers)
             .body(request.body.clone())
             .send()
             .await

@@ -10,6 +10,7 @@
 
 mod body;
 mod client;
+mod decode;
 mod dial;
 mod error;
 mod guard;

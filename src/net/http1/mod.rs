@@ -17,3 +17,4 @@ mod head;
 pub(in crate::net) use body::Http1Body;
 pub(in crate::net) use encode::encode;
 pub(in crate::net) use exchange::exchange;
+pub(in crate::net) use head::Head;
