@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Acquire, Cool, CoolScope, Enter, KeyLive, Lease, Pool, Refused, SettleLease, SettlePass, Subject,
-    SubjectLive, local::Local,
+    SubjectLive, local::Local, redis::Redis,
 };
 use crate::domain::{
     clock::Timestamp,
@@ -18,6 +18,8 @@ use crate::domain::{
 pub enum Admission {
     /// Counted in this process.
     Local(Arc<Local>),
+    /// Counted in Redis, by all replicas together.
+    Redis(Arc<Redis>),
 }
 
 /// How the counters are doing, for `/readyz`, metrics and log lines.
@@ -49,6 +51,7 @@ impl Admission {
     pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
         match self {
             Self::Local(local) => local.admit(enter, acquire),
+            Self::Redis(redis) => redis.admit(enter, acquire).await,
         }
     }
 
@@ -62,6 +65,7 @@ impl Admission {
     pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
         match self {
             Self::Local(local) => local.acquire(acquire),
+            Self::Redis(redis) => redis.acquire(acquire).await,
         }
     }
 
@@ -70,6 +74,7 @@ impl Admission {
     pub fn settle_lease(&self, end: SettleLease) {
         match self {
             Self::Local(local) => local.settle_lease(&end),
+            Self::Redis(redis) => redis.settle_lease(&end),
         }
     }
 
@@ -78,6 +83,7 @@ impl Admission {
     pub fn settle_pass(&self, end: SettlePass) {
         match self {
             Self::Local(local) => local.settle_pass(&end),
+            Self::Redis(redis) => redis.settle_pass(end),
         }
     }
 
@@ -85,6 +91,7 @@ impl Admission {
     pub async fn cool(&self, cool: &Cool) -> Option<Timestamp> {
         match self {
             Self::Local(local) => local.cool(cool),
+            Self::Redis(redis) => redis.cool(cool).await,
         }
     }
 
@@ -92,6 +99,7 @@ impl Admission {
     pub async fn clear(&self, provider: ProviderId, scope: CoolScope) {
         match self {
             Self::Local(local) => local.clear(provider, scope),
+            Self::Redis(redis) => redis.clear(provider, scope).await,
         }
     }
 
@@ -99,6 +107,7 @@ impl Admission {
     pub async fn inspect_pool(&self, pool: &Pool) -> Vec<(KeyId, KeyLive)> {
         match self {
             Self::Local(local) => local.inspect_pool(pool),
+            Self::Redis(redis) => redis.inspect_pool(pool).await,
         }
     }
 
@@ -106,6 +115,7 @@ impl Admission {
     pub async fn inspect_tenant(&self, tenant: TenantId, subjects: &[Subject]) -> Vec<SubjectLive> {
         match self {
             Self::Local(local) => local.inspect_tenant(tenant, subjects),
+            Self::Redis(redis) => redis.inspect_tenant(tenant, subjects).await,
         }
     }
 
@@ -117,6 +127,7 @@ impl Admission {
     pub async fn maintain(&self, shutdown: CancellationToken) {
         match self {
             Self::Local(local) => local.maintain(shutdown).await,
+            Self::Redis(redis) => redis.maintain(shutdown).await,
         }
     }
 
@@ -125,6 +136,7 @@ impl Admission {
     pub fn health(&self) -> Health {
         match self {
             Self::Local(_) => Health::Local,
+            Self::Redis(redis) => redis.health(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod backend;
 pub mod local;
+pub mod redis;
 
 use std::{sync::Arc, time::Duration};
 

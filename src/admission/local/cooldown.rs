@@ -13,6 +13,18 @@ const SECOND_FAILURE: Duration = Duration::from_secs(30);
 /// The third follows at the first back-off that is not shorter: 32 s.
 const LENIENT_LEVELS: u32 = 2;
 
+/// The span after 0, 1, 2 … failures in a row, the last one for all that follow; none: free.
+pub fn ladder(span: CoolFor) -> Vec<Option<Duration>> {
+    match span {
+        CoolFor::Span(span) => vec![Some(span.min(UNPROBED))],
+        CoolFor::Backoff { jitter } => (0..=TOP_LEVEL).map(|level| Some(backoff(level, jitter))).collect(),
+        CoolFor::Lenient { jitter } => [None, Some(SECOND_FAILURE)]
+            .into_iter()
+            .chain((2..=TOP_LEVEL).map(|level| Some(backoff(level + LENIENT_LEVELS, jitter))))
+            .collect(),
+    }
+}
+
 /// A cooldown of one scope.
 #[derive(Debug, Clone, Default)]
 pub struct Cooldown {
@@ -30,19 +42,12 @@ impl Cooldown {
     pub fn extend(&mut self, now: i64, span: CoolFor, reason: &'static str) -> Option<i64> {
         // Requests that were under way when the cooldown began fail together; they are one failure.
         let level = if self.until > now { self.level.saturating_sub(1) } else { self.level };
-        let span = match span {
-            CoolFor::Span(span) => Some(span),
-            CoolFor::Backoff { jitter } => Some(backoff(level, jitter)),
-            CoolFor::Lenient { jitter } => match level {
-                0 => None,
-                1 => Some(SECOND_FAILURE),
-                more => Some(backoff(more + LENIENT_LEVELS, jitter)),
-            },
-        };
+        let ladder = ladder(span);
+        let span = ladder.get(level as usize).or(ladder.last()).copied().flatten();
         self.touched = now;
         self.level = (level + 1).min(TOP_LEVEL);
         if let Some(span) = span {
-            let until = now + micros(span.min(UNPROBED));
+            let until = now + micros(span);
             if until > self.until {
                 self.until = until;
                 self.reason = reason;

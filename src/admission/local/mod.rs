@@ -30,8 +30,9 @@ use self::{pool::Keys, steady::Now, steady::Steady, tenant::Door};
 pub(super) use self::{
     pool::Leased,
     tenant::Pass,
-    window::{SPAN_S, Share},
+    window::Share,
 };
+pub(super) use self::cooldown::ladder;
 use super::{
     Acquire, Cool, CoolScope, Enter, KeyLive, LEASE_FOR, Lease, Pool, Refused, SettleLease, SettlePass,
     Subject, SubjectLive,
@@ -51,11 +52,11 @@ const NEVER: i64 = i64::MAX;
 /// When a key with a limit of zero comes back.
 const NO_TIME: i64 = NEVER - 1;
 /// Keys with some tokens left, but too few for this request, that one selection steps over.
-const SPARE_MISFITS: u32 = 64;
+pub(super) const SPARE_MISFITS: u32 = 64;
 /// The wait named for a key without a free slot: nobody knows when a request ends.
 const RETRY_SLOT: i64 = MICROS;
 /// The wait named where only holds stand in the way.
-const RETRY_FUNDS: Duration = Duration::from_secs(1);
+pub(super) const RETRY_FUNDS: Duration = Duration::from_secs(1);
 /// How often live leases and passes are renewed: a third of their life.
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(15);
 
@@ -137,14 +138,49 @@ impl Local {
         self.acquire_within(share, &without)
     }
 
-    /// Undoes an entry and forgets it was ever counted.
-    pub(super) fn undo_enter(&self, tenant: TenantId, request: RequestId) {
-        self.door(tenant).lock().undo(self.steady.now().us, request);
+    /// Enters within one replica's share of every limit.
+    pub(super) fn enter_within(&self, share: Share, enter: &Enter) -> Result<(), Refused> {
+        self.door(enter.tenant).lock().enter(self.steady.now().us, enter, share)
     }
 
-    /// Undoes an acquire.
-    pub(super) fn undo_acquire(&self, provider: ProviderId, id: LeaseId) {
-        self.keys(provider).lock().undo(self.steady.now().us, id);
+    /// Counts an entry that the shared counters granted.
+    pub(super) fn note_enter(&self, enter: &Enter, shared_second: Option<i64>) {
+        self.door(enter.tenant).lock().count(self.steady.now().us, enter, shared_second);
+    }
+
+    /// Counts an acquire that the shared counters granted.
+    pub(super) fn note_acquire(&self, acquire: &Acquire, key: KeyId, shared_second: i64) {
+        self.keys(acquire.pool.provider).lock().note(self.steady.now().us, acquire, key, shared_second);
+    }
+
+    /// Every live lease.
+    pub(super) fn live_leases(&self) -> Vec<(ProviderId, Vec<(LeaseId, Leased)>)> {
+        let providers: Vec<_> = self.providers.read().iter().map(|(id, keys)| (*id, Arc::clone(keys))).collect();
+        let leases = |keys: &Mutex<Keys>| keys.lock().leases().map(|(id, lease)| (id, *lease)).collect::<Vec<_>>();
+        providers.into_iter().map(|(id, keys)| (id, leases(&keys))).filter(|(_, leases)| !leases.is_empty()).collect()
+    }
+
+    /// Every live pass.
+    pub(super) fn live_passes(&self) -> Vec<(TenantId, Vec<(RequestId, Pass)>)> {
+        let tenants: Vec<_> = self.tenants.read().iter().map(|(id, door)| (*id, Arc::clone(door))).collect();
+        let passes = |door: &Mutex<Door>| door.lock().passes().map(|(id, pass)| (id, pass.clone())).collect::<Vec<_>>();
+        tenants.into_iter().map(|(id, door)| (id, passes(&door))).filter(|(_, passes)| !passes.is_empty()).collect()
+    }
+
+    /// Remembers that leases stand in the shared counters; those that did not yet, in `second`.
+    pub(super) fn mark_shared(&self, provider: ProviderId, leases: impl Iterator<Item = LeaseId>, second: i64) {
+        let keys = self.keys(provider);
+        let mut keys = keys.lock();
+        for id in leases {
+            if let Some(lease) = keys.lease_mut(id) {
+                lease.shared_second.get_or_insert(second);
+            }
+        }
+    }
+
+    /// Undoes an entry.
+    pub(super) fn undo_enter(&self, tenant: TenantId, request: RequestId) {
+        self.door(tenant).lock().undo(self.steady.now().us, request);
     }
 
     /// See [`super::Admission::settle_lease`].

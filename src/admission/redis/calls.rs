@@ -1,0 +1,287 @@
+//! What each operation sends to its script, and what the answers mean.
+
+use std::time::Duration;
+
+use ::redis::{ErrorKind, RedisResult, Value, from_redis_value_ref};
+use uuid::Uuid;
+
+use super::scripts::Call;
+use crate::{
+    admission::{
+        Acquire, Cool, CoolScope, Enter, HOLD_FOR, LEASE_FOR, NoKey, Pool, Refused, SettleLease, SettlePass, Subject,
+        local::{Leased, Pass, RETRY_FUNDS, SPARE_MISFITS, ladder},
+    },
+    domain::{
+        ids::{KeyId, LeaseId, ModelId, ProviderId, RequestId, TenantId},
+        limits::{LimitKind, Limits},
+    },
+};
+
+/// Tokens beyond this are counted as this: the scripts add exactly up to 2^53.
+const MOST_TOKENS: u64 = 1 << 44;
+/// Keys of a pool sent at once.
+const LOAD_CHUNK: usize = 250;
+
+/// What an acquire met.
+pub enum Acquired {
+    /// The server has no or an older configuration of the pool.
+    Load,
+    /// A key was leased, counted in this second of the server's clock.
+    Leased { key: KeyId, second: i64, version: u64 },
+    /// None is usable.
+    NoKey(NoKey),
+    /// Many keys had to be set aside; ask again.
+    Again,
+}
+
+pub fn enter(call: Call, enter: &Enter) -> Call {
+    let mut call = call.id(enter.request.uuid()).int(enter.tokens.min(MOST_TOKENS)).int(enter.hold.get());
+    call = match enter.funds {
+        Some(funds) => call.int(funds.get()),
+        None => call.bytes(b""),
+    };
+    call = call.int(us(LEASE_FOR)).int(us(HOLD_FOR));
+    for (subject, limits) in &enter.windows {
+        call = with_limits(call.bytes(&subject_name(*subject)), limits);
+    }
+    call
+}
+
+/// The second of the server's clock in which it was counted, or why it was not.
+pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Result<i64, Refused>> {
+    let list: Vec<i64> = from_redis_value_ref(value)?;
+    Ok(match list[..] {
+        [1, second] => Ok(second),
+        [2, kind, place, wait] => {
+            let kind = match kind {
+                1 => LimitKind::Rpm,
+                2 => LimitKind::Tpm,
+                _ => LimitKind::Concurrency,
+            };
+            let place = usize::try_from(place).unwrap_or(0);
+            let (subject, _) = enter.windows.get(place).ok_or_else(odd)?;
+            Err(Refused::Limit { subject: *subject, kind, retry_after: span(wait) })
+        }
+        [3] => Err(Refused::FundsSpent),
+        [4] => Err(Refused::FundsHeld { retry_after: RETRY_FUNDS }),
+        _ => return Err(odd()),
+    })
+}
+
+pub fn acquire(call: Call, acquire: &Acquire) -> Call {
+    let mut call = call
+        .int(acquire.pool.version)
+        .id(acquire.lease.uuid())
+        .id(acquire.tenant.uuid())
+        .id(acquire.model.uuid())
+        .int(acquire.tokens.min(MOST_TOKENS))
+        .int(us(LEASE_FOR))
+        .int(SPARE_MISFITS);
+    for key in &acquire.exclude {
+        call = call.id(key.uuid());
+    }
+    call
+}
+
+pub fn acquired(value: &Value) -> RedisResult<Acquired> {
+    let list: Vec<Value> = from_redis_value_ref(value)?;
+    let number = |at: usize| -> RedisResult<i64> { Ok(from_redis_value_ref(list.get(at).ok_or_else(odd)?)?) };
+    Ok(match number(0)? {
+        0 => Acquired::Load,
+        1 => Acquired::Leased {
+            key: KeyId::from_uuid(uuid(&list[1])?),
+            second: number(2)?,
+            version: u64::try_from(number(3)?).unwrap_or(0),
+        },
+        2 => {
+            let wait = number(1)?;
+            let count = |at| number(at).map(|n| u32::try_from(n).unwrap_or(0));
+            let retry_after = (wait >= 0).then(|| span(wait));
+            Acquired::NoKey(NoKey { retry_after, cooling: count(2)?, full: count(3)? })
+        }
+        _ => Acquired::Again,
+    })
+}
+
+/// The configuration of a pool, in chunks; the last one puts it in force.
+pub fn load(call: &Call, pool: &Pool) -> Vec<Call> {
+    let mut priorities: Vec<i32> = pool.keys.iter().map(|key| key.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    let mut owners: Vec<(Option<TenantId>, u32)> = Vec::new();
+    for key in &*pool.keys {
+        match owners.iter_mut().find(|(owner, _)| *owner == key.tenant) {
+            Some((_, count)) => *count += 1,
+            None => owners.push((key.tenant, 1)),
+        }
+    }
+    let chunks = pool.keys.len().div_ceil(LOAD_CHUNK).max(1);
+    (0..chunks)
+        .map(|chunk| {
+            let last = chunk + 1 == chunks;
+            let named: &[_] = if last { &owners } else { &[] };
+            let mut call = call.clone().int(pool.version).int(u8::from(last)).int(named.len() as u64);
+            for (owner, count) in named {
+                call = owned_by(call, *owner).int(*count);
+            }
+            call = call.int((chunk * LOAD_CHUNK) as u64);
+            for key in pool.keys.iter().skip(chunk * LOAD_CHUNK).take(LOAD_CHUNK) {
+                let rank = priorities.partition_point(|priority| *priority < key.priority);
+                call = owned_by(call.id(key.id.uuid()), key.tenant).int(rank as u64);
+                call = with_limits(call, &key.limits);
+            }
+            call
+        })
+        .collect()
+}
+
+/// How an attempt ends, for `settle_lease`.
+pub struct LeaseEnd {
+    pub lease: LeaseId,
+    pub key: KeyId,
+    pub model: ModelId,
+    /// The second of the server's clock in which it was counted; none: it was not.
+    pub second: Option<i64>,
+    pub reserved: u64,
+    pub used: u64,
+    /// Whether its window entry is taken back.
+    pub undone: bool,
+    pub served: bool,
+}
+
+impl LeaseEnd {
+    pub fn settled(end: &SettleLease, lease: Option<&Leased>) -> Self {
+        Self {
+            lease: end.lease.id,
+            key: end.lease.key,
+            model: end.model,
+            second: lease.and_then(|lease| lease.shared_second),
+            reserved: end.reserved,
+            used: end.used.unwrap_or(end.reserved),
+            undone: false,
+            served: end.served,
+        }
+    }
+
+    pub fn undone(acquire: &Acquire, key: KeyId, second: i64) -> Self {
+        Self {
+            lease: acquire.lease,
+            key,
+            model: acquire.model,
+            second: Some(second),
+            reserved: acquire.tokens,
+            used: 0,
+            undone: true,
+            served: false,
+        }
+    }
+
+    pub fn call(&self, call: Call) -> Call {
+        call.id(self.lease.uuid())
+            .id(self.key.uuid())
+            .id(self.model.uuid())
+            .int(self.second.unwrap_or(-1))
+            .int(self.reserved.min(MOST_TOKENS))
+            .int(self.used.min(MOST_TOKENS))
+            .int(u8::from(self.undone))
+            .int(u8::from(self.served))
+    }
+}
+
+pub fn settle_pass(call: Call, end: &SettlePass) -> Call {
+    let used = end.used.map_or(-1, |used| i128::from(used.min(MOST_TOKENS)));
+    call.id(end.request.uuid()).int(used).int(0)
+}
+
+/// Takes back an entry, window entries included.
+pub fn undo_pass(call: Call, request: RequestId) -> Call {
+    call.id(request.uuid()).int(0).int(1)
+}
+
+pub fn renew_leases<'a>(call: Call, leases: impl IntoIterator<Item = &'a (LeaseId, Leased)>) -> Call {
+    leases.into_iter().fold(call.int(us(LEASE_FOR)), |call, (id, lease)| {
+        call.id(id.uuid())
+            .id(lease.key.uuid())
+            .int(lease.shared_second.unwrap_or(-1))
+            .int(lease.tokens.min(MOST_TOKENS))
+    })
+}
+
+pub fn renew_passes<'a>(call: Call, passes: impl IntoIterator<Item = &'a (RequestId, Pass)>) -> Call {
+    passes.into_iter().fold(call.int(us(LEASE_FOR)).int(us(HOLD_FOR)), |call, (id, pass)| {
+        let subjects: Vec<u8> = pass.subjects.iter().flat_map(|subject| subject_name(*subject)).collect();
+        call.id(id.uuid())
+            .int(pass.shared_second.unwrap_or(-1))
+            .int(pass.tokens.min(MOST_TOKENS))
+            .int(pass.hold.get())
+            .bytes(&subjects)
+    })
+}
+
+pub fn cool(call: Call, cool: &Cool) -> Call {
+    let call = scope(call, cool.scope).bytes(cool.reason.as_bytes());
+    ladder(cool.span).into_iter().fold(call, |call, span| match span {
+        Some(span) => call.int(us(span)),
+        None => call.int(-1),
+    })
+}
+
+pub fn scope(call: Call, scope: CoolScope) -> Call {
+    match scope {
+        CoolScope::Provider => call.bytes(b"p").bytes(b"").bytes(b""),
+        CoolScope::Key(key) => call.bytes(b"k").id(key.uuid()).bytes(b""),
+        CoolScope::KeyModel(key, model) => call.bytes(b"m").id(key.uuid()).id(model.uuid()),
+    }
+}
+
+/// A tag and sixteen bytes.
+pub fn subject_name(subject: Subject) -> [u8; 17] {
+    let (tag, id) = match subject {
+        Subject::Tenant => (b't', Uuid::nil()),
+        Subject::Member(member) => (b'm', member.uuid()),
+        Subject::AccessToken(token) => (b'a', token.uuid()),
+    };
+    let mut name = [tag; 17];
+    name[1..].copy_from_slice(id.as_bytes());
+    name
+}
+
+fn with_limits(call: Call, limits: &Limits) -> Call {
+    call.int(limits.rpm.map_or(-1, i128::from))
+        .int(limits.tpm.map_or(-1, |tpm| i128::from(tpm.min(MOST_TOKENS))))
+        .int(limits.concurrency.map_or(-1, i128::from))
+}
+
+fn owned_by(call: Call, owner: Option<TenantId>) -> Call {
+    match owner {
+        Some(tenant) => call.id(tenant.uuid()),
+        None => call.bytes(b""),
+    }
+}
+
+pub fn uuid(value: &Value) -> RedisResult<Uuid> {
+    let bytes: Vec<u8> = from_redis_value_ref(value)?;
+    Uuid::from_slice(&bytes).map_err(|_| odd())
+}
+
+/// A call on a provider's keys.
+pub fn on_provider(provider: ProviderId, offset_us: i64) -> Call {
+    Call::on_provider(provider, offset_us)
+}
+
+/// A call on a tenant's keys.
+pub fn on_tenant(tenant: TenantId, offset_us: i64) -> Call {
+    Call::on_tenant(tenant, offset_us)
+}
+
+pub fn odd() -> redis::RedisError {
+    (ErrorKind::UnexpectedReturnType, "a script gave back something else").into()
+}
+
+pub fn us(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub fn span(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}

@@ -1,0 +1,297 @@
+//! The counters in Redis, shared by all replicas.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config` | settings |
+//! | `connect` | one connection for each thread, on one server, Sentinel or Cluster |
+//! | `scripts`, `scripts/*.lua` | one script an operation |
+//! | `calls` | what each operation sends, and what the answers mean |
+//! | `breaker` | whether Redis is worth asking |
+//! | `queue` | what ended and waits to be told |
+//! | `maintain` | renewals, settlements, heartbeat, recovery |
+//!
+//! Beside Redis stands a [`Local`] that counts what this replica does: its leases are what is
+//! renewed, and it decides alone, within this replica's share of every limit, while Redis is away.
+
+mod breaker;
+mod calls;
+mod config;
+mod connect;
+mod inspect;
+mod maintain;
+mod queue;
+mod scripts;
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use futures_util::future::join;
+use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
+use tokio::time::timeout;
+
+pub use self::config::{Layout, RedisConfig, RedisError};
+use self::{
+    breaker::Breaker,
+    calls::{Acquired, LeaseEnd, on_provider, on_tenant},
+    connect::{Connections, timed_out},
+    queue::{Queue, Work},
+    scripts::{Call, Script, Scripts},
+};
+use super::{
+    Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Refused, SettleLease, SettlePass,
+    local::{Local, Share},
+};
+use crate::domain::{
+    clock::{SharedClock, Timestamp},
+    ids::{KeyId, ProviderId},
+    money::Nanos,
+};
+
+/// How often one acquire may be told to load the pool or to ask again.
+const TURNS: u32 = 64;
+
+/// The Redis backend.
+#[derive(Debug)]
+pub struct Redis {
+    config: RedisConfig,
+    clock: SharedClock,
+    connections: Connections,
+    scripts: Scripts,
+    breaker: Breaker,
+    queue: Queue,
+    /// What this replica does itself.
+    own: Local,
+    replicas: AtomicU32,
+    /// Added to the server's time, in microseconds.
+    clock_offset: AtomicI64,
+}
+
+/// Redis did not answer in time, or not with an answer.
+#[derive(Debug, Clone, Copy)]
+struct Away;
+
+/// A key granted by Redis.
+struct Granted {
+    key: KeyId,
+    second: i64,
+}
+
+impl Redis {
+    /// Reads the settings; connections are made when they are first needed, so that a server that
+    /// is away does not stop the start.
+    ///
+    /// TLS uses rustls with the process's crypto provider: ring, the only one built in.
+    ///
+    /// # Errors
+    /// [`RedisError`] when a URL is wrong or none is given.
+    pub fn new(config: RedisConfig, clock: SharedClock) -> Result<Self, RedisError> {
+        Ok(Self {
+            connections: Connections::new(config.clone())?,
+            scripts: Scripts::new(),
+            breaker: Breaker::default(),
+            queue: Queue::default(),
+            own: Local::new(clock.clone()),
+            replicas: AtomicU32::new(config.replicas_expected.max(1)),
+            clock_offset: AtomicI64::new(0),
+            clock,
+            config,
+        })
+    }
+
+    /// See [`super::Admission::health`].
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.breaker.open_since() {
+            Some(since) => Health::Degraded { since, share: self.share().0 },
+            None => Health::Shared,
+        }
+    }
+
+    /// Makes every script add this to the server's time; for tests that turn the clock.
+    pub fn turn_clock(&self, offset_us: i64) {
+        self.clock_offset.store(offset_us, Ordering::Relaxed);
+    }
+
+    fn clock_offset(&self) -> i64 {
+        self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    fn share(&self) -> Share {
+        Share(self.replicas.load(Ordering::Relaxed).max(1))
+    }
+
+    /// See [`super::Admission::admit`].
+    pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
+        let asked_at = self.clock.now();
+        if self.breaker.open_since().is_some() {
+            return self.own.admit_within(self.share(), enter, acquire);
+        }
+        let (entered, granted) = join(self.enter(enter), self.grant(acquire)).await;
+        let entered = match entered {
+            Ok(second) => second.inspect(|second| self.own.note_enter(enter, Some(*second))),
+            Err(Away) => self.own.enter_within(self.share(), enter).map(|()| 0),
+        };
+        if let Err(refused) = entered {
+            if let Ok(Ok(granted)) = granted {
+                self.undo_grant(acquire, &granted);
+            }
+            return Err(refused);
+        }
+        self.lease(asked_at, acquire, granted).inspect_err(|_| self.undo_enter(enter))
+    }
+
+    /// See [`super::Admission::acquire`].
+    pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
+        let asked_at = self.clock.now();
+        let granted = self.grant(acquire).await;
+        self.lease(asked_at, acquire, granted)
+    }
+
+    fn lease(
+        &self,
+        asked_at: Timestamp,
+        acquire: &Acquire,
+        granted: Result<Result<Granted, NoKey>, Away>,
+    ) -> Result<Lease, Refused> {
+        match granted {
+            Ok(Ok(granted)) => {
+                self.own.note_acquire(acquire, granted.key, granted.second);
+                let provider = acquire.pool.provider;
+                // Counted no earlier than asked: the send guard errs on the safe side.
+                Ok(Lease { id: acquire.lease, provider, key: granted.key, acquired_at: asked_at })
+            }
+            Ok(Err(none)) => Err(Refused::NoKey(none)),
+            Err(Away) => self.own.acquire_within(self.share(), acquire),
+        }
+    }
+
+    /// Counts a request at the door: the second in which it was, zero where nothing is limited.
+    async fn enter(&self, enter: &Enter) -> Result<Result<i64, Refused>, Away> {
+        if enter.windows.is_empty() && enter.funds.is_none() && enter.hold == Nanos::ZERO {
+            return Ok(Ok(0));
+        }
+        let call = calls::enter(on_tenant(enter.tenant, self.clock_offset()), enter);
+        let value = self.run(&self.scripts.enter, &call).await?;
+        self.understood(calls::entered(&value, enter))
+    }
+
+    async fn grant(&self, acquire: &Acquire) -> Result<Result<Granted, NoKey>, Away> {
+        let mut acquire = std::borrow::Cow::Borrowed(acquire);
+        for _ in 0..TURNS {
+            let call = calls::acquire(on_provider(acquire.pool.provider, self.clock_offset()), &acquire);
+            let value = self.run(&self.scripts.acquire, &call).await?;
+            match self.understood(calls::acquired(&value))? {
+                Acquired::Again => {}
+                Acquired::Load => self.load(&acquire).await?,
+                Acquired::NoKey(none) => return Ok(Err(none)),
+                Acquired::Leased { key, second, version } => {
+                    let granted = Granted { key, second };
+                    if version == acquire.pool.version || acquire.pool.keys.iter().any(|known| known.id == key) {
+                        return Ok(Ok(granted));
+                    }
+                    // The counters follow a newer catalog than this caller, who would not know what
+                    // to do with a key added since.
+                    self.undo_grant(&acquire, &granted);
+                    acquire.to_mut().exclude.push(key);
+                }
+            }
+        }
+        Err(Away)
+    }
+
+    /// Gives Redis the configuration of a pool.
+    async fn load(&self, acquire: &Acquire) -> Result<(), Away> {
+        let call = on_provider(acquire.pool.provider, self.clock_offset());
+        for chunk in calls::load(&call, &acquire.pool) {
+            self.run(&self.scripts.load, &chunk).await?;
+        }
+        Ok(())
+    }
+
+    fn undo_enter(&self, enter: &Enter) {
+        self.own.undo_enter(enter.tenant, enter.request);
+        self.queue.push(self.clock.now(), Work::UndoPass { tenant: enter.tenant, request: enter.request });
+    }
+
+    fn undo_grant(&self, acquire: &Acquire, granted: &Granted) {
+        let end = LeaseEnd::undone(acquire, granted.key, granted.second);
+        self.queue.push(self.clock.now(), Work::Lease { provider: acquire.pool.provider, end });
+    }
+
+    /// See [`super::Admission::settle_lease`].
+    pub fn settle_lease(&self, end: &SettleLease) {
+        let lease = self.own.end_lease(end);
+        let work = Work::Lease { provider: end.lease.provider, end: LeaseEnd::settled(end, lease.as_ref()) };
+        self.queue.push(self.clock.now(), work);
+    }
+
+    /// See [`super::Admission::settle_pass`].
+    pub fn settle_pass(&self, end: SettlePass) {
+        self.own.end_pass(&end);
+        self.queue.push(self.clock.now(), Work::Pass(end));
+    }
+
+    /// See [`super::Admission::cool`].
+    pub async fn cool(&self, cool: &Cool) -> Option<Timestamp> {
+        let own = self.own.cool(cool);
+        let call = calls::cool(on_provider(cool.provider, self.clock_offset()), cool);
+        let Ok(value) = self.run(&self.scripts.cool, &call).await else { return own };
+        let rest: i64 = self.understood(from_redis_value_ref(&value).map_err(Into::into)).ok()?;
+        (rest >= 0).then(|| self.clock.now().plus(calls::span(rest)))
+    }
+
+    /// See [`super::Admission::clear`].
+    pub async fn clear(&self, provider: ProviderId, scope: CoolScope) {
+        self.own.clear(provider, scope);
+        let call = calls::scope(on_provider(provider, self.clock_offset()), scope);
+        // Away, there is nothing more to lift than this replica's own.
+        let _ = self.run(&self.scripts.clear, &call).await;
+    }
+
+    /// Runs a script unless Redis is known to be away.
+    async fn run(&self, script: &Script, call: &Call) -> Result<Value, Away> {
+        if self.breaker.open_since().is_some() {
+            return Err(Away);
+        }
+        let answer = self.ask(script, call).await;
+        self.understood(answer)
+    }
+
+    /// Runs a script, whatever the breaker says.
+    async fn ask(&self, script: &Script, call: &Call) -> RedisResult<Value> {
+        let mut connection = self.connections.get().await?;
+        let answer = async {
+            match connection.send(&script.by_hash(call)).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    connection.send(&script.by_text(call)).await
+                }
+                answer => answer,
+            }
+        };
+        timeout(self.config.op_timeout, answer).await.map_err(timed_out)?
+    }
+
+    /// Tells the breaker how an answer was.
+    fn understood<T>(&self, answer: RedisResult<T>) -> Result<T, Away> {
+        match answer {
+            Ok(answer) => {
+                self.breaker.succeeded();
+                Ok(answer)
+            }
+            Err(error) => {
+                self.failed(&error);
+                Err(Away)
+            }
+        }
+    }
+
+    fn failed(&self, error: &redis::RedisError) {
+        if !error.is_timeout() {
+            // Closed, or a server that is not the master any more: the next one asks around again.
+            self.connections.drop_own();
+        }
+        if self.breaker.failed(self.clock.now()) {
+            self.connections.drop_all();
+            tracing::warn!(error = %error.category(), share = self.share().0, "Redis is away: limits are shared out");
+        }
+    }
+}

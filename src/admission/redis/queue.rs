@@ -1,0 +1,87 @@
+//! What ended and waits to be told to Redis.
+
+use std::{collections::VecDeque, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::calls::LeaseEnd;
+use crate::{
+    admission::{HOLD_FOR, LEASE_FOR, SettlePass},
+    domain::{
+        clock::Timestamp,
+        ids::{ProviderId, RequestId, TenantId},
+    },
+};
+
+/// So many wait at most; beyond, the oldest is dropped and lapses in Redis by itself.
+const MOST: usize = 200_000;
+
+/// One thing that ended.
+pub enum Work {
+    Lease { provider: ProviderId, end: LeaseEnd },
+    Pass(SettlePass),
+    UndoPass { tenant: TenantId, request: RequestId },
+}
+
+impl Work {
+    /// After so long it has lapsed by itself.
+    const fn lapses_after(&self) -> Duration {
+        match self {
+            Self::Lease { .. } => LEASE_FOR,
+            Self::Pass(_) | Self::UndoPass { .. } => HOLD_FOR,
+        }
+    }
+}
+
+/// Filled from any thread, emptied by `maintain`.
+#[derive(Default)]
+pub struct Queue {
+    waiting: Mutex<VecDeque<(Timestamp, Work)>>,
+    filled: Notify,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("waiting", &self.waiting.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub fn push(&self, now: Timestamp, work: Work) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= MOST {
+            waiting.pop_front();
+        }
+        waiting.push_back((now.plus(work.lapses_after()), work));
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// Takes up to `most` that have not lapsed.
+    pub fn take(&self, now: Timestamp, most: usize) -> Vec<(Timestamp, Work)> {
+        let mut waiting = self.waiting.lock();
+        let mut taken = Vec::new();
+        while taken.len() < most {
+            match waiting.pop_front() {
+                Some((lapses_at, _)) if lapses_at <= now => {}
+                Some(work) => taken.push(work),
+                None => break,
+            }
+        }
+        taken
+    }
+
+    /// Puts back what could not be told, in its old order.
+    pub fn put_back(&self, work: Vec<(Timestamp, Work)>) {
+        let mut waiting = self.waiting.lock();
+        for work in work.into_iter().rev() {
+            waiting.push_front(work);
+        }
+    }
+
+    /// Returns when something was pushed since the last time.
+    pub async fn filled(&self) {
+        self.filled.notified().await;
+    }
+}

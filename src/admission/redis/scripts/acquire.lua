@@ -1,0 +1,205 @@
+-- KEYS: a provider's meta. ARGV: offset, pool version, lease, tenant, model, tokens, lease span,
+-- misfits to step over, excluded keys. Gives back {0} load the pool; {1, key, second, version} leased;
+-- {2, wait, cooling, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
+local prefix = string.sub(KEYS[1], 1, -2)
+local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e')
+local version = m[1]
+if not version or tonumber(version) < tonumber(ARGV[2]) then return { 0 } end
+local counts = redis.call('HMGET', KEYS[1], 'g' .. version .. ':', 'g' .. version .. ':' .. tenant)
+local now, ahead = clock(m[3], m[4])
+local now_ms = math.floor(now / 1000)
+local second = math.floor(now / SECOND)
+local visible = tonumber(counts[1] or 0) + tonumber(counts[2] or 0)
+local provider_out = in_force(m[5], now)
+if provider_out then return { 2, visible > 0 and provider_out - now or -1, visible, 0 } end
+
+local excluded = {}
+for i = 9, #ARGV do excluded[ARGV[i]] = true end
+
+local keys = {}
+local lost = false
+local function key_of(id)
+  local key = keys[id]
+  if not key then
+    local k = redis.call('HMGET', prefix .. 'k' .. id, 'r', 'q', 'rpm', 'tpm', 'con', 'c', 'w', 'c' .. model, 'wt')
+    if not k[1] then
+      lost = true
+      return nil
+    end
+    key = { score = tonumber(k[1]) * RANK + tonumber(k[2]), rank = tonumber(k[1]), rpm = tonumber(k[3]),
+      tpm = tonumber(k[4]), con = tonumber(k[5]), out = k[6] or nil, window = k[7] or nil, out_model = k[8] or nil,
+      waiting = k[9] or '' }
+    keys[id] = key
+  end
+  return key
+end
+
+local views = {}
+for i, owner in ipairs({ '', tenant }) do
+  if counts[i] then
+    local name = prefix .. 'r' .. version .. ':' .. owner .. model
+    for _, band in ipairs({ COOLING, FULL, BUSY }) do
+      local due = redis.call('ZRANGEBYSCORE', name, band, band + now_ms, 'LIMIT', 0, 256)
+      for _, id in ipairs(due) do
+        local key = key_of(id)
+        if key then redis.call('ZADD', name, key.score, id) end
+      end
+      if #due == 256 then return { 3 } end
+    end
+    views[#views + 1] = { name = name, owner = owner, batch = {}, at = 1, from = 0, size = 1, seen = {} }
+  end
+end
+
+local function fetch(view)
+  local got = redis.call('ZRANGEBYSCORE', view.name, view.from, '(' .. int(COOLING), 'WITHSCORES', 'LIMIT', 0, view.size)
+  if #got == 0 and view.from == 0 and not view.opened and redis.call('EXISTS', view.name) == 0 then
+    view.opened = true
+    if redis.call('ZUNIONSTORE', view.name, 1, prefix .. 'b' .. version .. ':' .. view.owner) == 0 then lost = true end
+    redis.call('SADD', prefix .. 'vs', model)
+    redis.call('PEXPIRE', prefix .. 'vs', DAY_MS)
+    return fetch(view)
+  end
+  view.batch, view.at = {}, 1
+  for i = 1, #got, 2 do
+    if not view.seen[got[i]] then view.batch[#view.batch + 1] = { got[i], tonumber(got[i + 1]) } end
+  end
+  -- Keys with one score may fill a batch that was seen already.
+  if #view.batch == 0 and #got == 2 * view.size then
+    view.size = view.size * 4
+    return fetch(view)
+  end
+end
+
+-- The next ready key of a view in true order: entries used for other models since move back first.
+local function head(view)
+  while not lost do
+    local entry = view.batch[view.at]
+    if not entry then
+      fetch(view)
+      entry = view.batch[1]
+      if not entry then return nil end
+    end
+    local key = key_of(entry[1])
+    if not key then return nil end
+    if key.score == entry[2] then return entry[1], key end
+    redis.call('ZADD', view.name, key.score, entry[1])
+    view.from = entry[2]
+    -- It may now belong between the entries fetched already.
+    view.batch = {}
+  end
+end
+
+local function pass_by(view)
+  local entry = view.batch[view.at]
+  view.seen[entry[1]] = true
+  view.from = entry[2]
+  view.at = view.at + 1
+  view.size = math.min(64, view.size * 4)
+end
+
+local function standing(id, key)
+  local out = math.max(in_force(key.out, now) or 0, in_force(key.out_model, now) or 0)
+  if out > 0 then return COOLING, out end
+  if key.rpm == 0 or key.tpm == 0 or key.con == 0 then return FULL, NEVER_MS * 1000 end
+  if key.con > 0 then
+    local leases = prefix .. 'l' .. id
+    redis.call('ZREMRANGEBYSCORE', leases, 0, now_ms)
+    if redis.call('ZCARD', leases) >= key.con then
+      return BUSY, tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) * 1000
+    end
+  end
+  key.w = window(key.window, second)
+  local back = room_for_request(key.w, key.rpm, now)
+  if back then return FULL, back end
+  if key.tpm > 0 then
+    back = room_for_tokens(key.w, key.tpm, 1, now)
+    if back then return FULL, back end
+    back = room_for_tokens(key.w, key.tpm, tokens, now)
+    if back then return 'misfit', back end
+  end
+  return 'usable'
+end
+
+local function park(view, id, key, band, back)
+  redis.call('ZADD', view.name, band + math.ceil(back / 1000), id)
+  if band ~= COOLING and not string.find(key.waiting, model, 1, true) then
+    key.waiting = key.waiting .. model
+    redis.call('HSET', prefix .. 'k' .. id, 'wt', key.waiting)
+  end
+end
+
+local misfits, misfit_back, parked = 0, nil, 0
+local chosen, chosen_view, chosen_key
+while not chosen do
+  local view, id, key
+  for _, v in ipairs(views) do
+    local i, k = head(v)
+    if i and (not key or k.score < key.score) then view, id, key = v, i, k end
+  end
+  if lost then
+    redis.call('HDEL', KEYS[1], 'v')
+    return { 0 }
+  end
+  if not id then break end
+  if excluded[id] then
+    pass_by(view)
+  else
+    local what, back = standing(id, key)
+    if what == 'usable' then
+      chosen, chosen_view, chosen_key = id, view, key
+    elseif what == 'misfit' and misfits < tonumber(ARGV[8]) then
+      misfits = misfits + 1
+      misfit_back = math.min(misfit_back or back, back)
+      pass_by(view)
+    else
+      -- Past the misfits stepped over, the next rest until their oldest second may have left.
+      if what == 'misfit' then what, back = FULL, math.min(back, now + SECOND) end
+      park(view, id, key, what, back)
+      pass_by(view)
+      parked = parked + 1
+      if parked == 256 then return { 3 } end
+    end
+  end
+end
+
+if not chosen then
+  local wait, cooling, full = misfit_back and misfit_back - now or nil, 0, misfits
+  for _, view in ipairs(views) do
+    cooling = cooling + redis.call('ZCOUNT', view.name, COOLING, '(' .. int(FULL))
+    full = full + redis.call('ZCOUNT', view.name, FULL, '+inf')
+    local busy = redis.call('ZCOUNT', view.name, BUSY, '+inf')
+    for id in pairs(excluded) do
+      local score = tonumber(redis.call('ZSCORE', view.name, id) or 0)
+      if score >= FULL then full = full - 1 elseif score >= COOLING then cooling = cooling - 1 end
+      if score >= BUSY then busy = busy - 1 end
+    end
+    if busy > 0 then wait = math.min(wait or SECOND, SECOND) end
+    for band, ends in pairs({ [COOLING] = FULL, [FULL] = BUSY }) do
+      local first = redis.call('ZRANGEBYSCORE', view.name, band, '(' .. int(ends), 'WITHSCORES', 'LIMIT', 0, #ARGV - 7)
+      for i = 1, #first, 2 do
+        local back_ms = tonumber(first[i + 1]) - band
+        if not excluded[first[i]] and back_ms < NEVER_MS then
+          wait = math.min(wait or back_ms * 1000 - now, back_ms * 1000 - now)
+          break
+        end
+      end
+    end
+    redis.call('PEXPIRE', view.name, VIEW_MS)
+  end
+  return { 2, wait and math.max(wait, 0) or -1, cooling, full }
+end
+
+local used = math.max(tonumber(m[2] or 0), RANK / 1048576) + 1
+local w = chosen_key.w or window(chosen_key.window, second)
+add(w, second, second, 1, tokens)
+local leases, hash = prefix .. 'l' .. chosen, prefix .. 'k' .. chosen
+redis.call('HSET', hash, 'q', int(used), 'w', cmsgpack.pack(w.list), 'u', int(now))
+redis.call('PEXPIRE', hash, DAY_MS)
+redis.call('ZADD', leases, now_ms + math.floor(tonumber(ARGV[7]) / 1000), ARGV[3])
+redis.call('PEXPIRE', leases, VIEW_MS)
+redis.call('ZADD', chosen_view.name, chosen_key.rank * RANK + used, chosen)
+redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
+redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead), 'e', m[6] or int(now))
+redis.call('PEXPIRE', KEYS[1], DAY_MS)
+return { 1, chosen, second, version }

@@ -1,0 +1,91 @@
+-- Shared by every script. Times are microseconds; windows are flat lists of (second, requests,
+-- tokens), oldest first; limits below zero mean none.
+local SPAN = 62
+local SECOND = 1000000
+-- A view is one sorted set. Ready keys score by priority and last use, below COOLING; parked ones
+-- by the millisecond at which they come back, in one band for each reason. All below 2^52: exact.
+local RANK = 1099511627776 -- 2^40
+local COOLING = 2251799813685248 -- 2^51
+local FULL = COOLING + 562949953421312 -- + 2^49
+local BUSY = COOLING + 1125899906842624 -- + 2^50
+local DAY_MS, VIEW_MS, TENANT_MS = 86400000, 7200000, 1200000
+local NEVER_MS = 100000000000000
+
+local function int(x)
+  return string.format('%.0f', x)
+end
+
+-- Time that never goes back: a step back is waited out below a second, else made up for.
+local function clock(latest, ahead)
+  local t = redis.call('TIME')
+  latest, ahead = tonumber(latest or 0), tonumber(ahead or 0)
+  local us = t[1] * SECOND + t[2] + tonumber(ARGV[1]) + ahead
+  if us < latest then
+    if us < latest - SECOND then ahead = ahead + latest - us end
+    us = latest
+  end
+  return us, ahead
+end
+
+local function window(packed, second)
+  local kept, requests, tokens = {}, 0, 0
+  if packed then
+    local w = cmsgpack.unpack(packed)
+    local n = 0
+    for i = 1, #w, 3 do
+      if w[i] > second - SPAN then
+        kept[n + 1], kept[n + 2], kept[n + 3] = w[i], w[i + 1], w[i + 2]
+        n = n + 3
+        requests, tokens = requests + w[i + 1], tokens + w[i + 2]
+      end
+    end
+  end
+  return { list = kept, requests = requests, tokens = tokens }
+end
+
+-- Adds, or with negative numbers takes back, in the bucket of a second.
+local function add(w, second, now_second, requests, tokens)
+  if second <= now_second - SPAN or second > now_second then return end
+  local list = w.list
+  local i = #list - 2
+  while i >= 1 and list[i] > second do i = i - 3 end
+  if i >= 1 and list[i] == second then
+    list[i + 1] = math.max(0, list[i + 1] + requests)
+    list[i + 2] = math.max(0, list[i + 2] + tokens)
+  elseif requests > 0 or tokens > 0 then
+    i = i + 3
+    table.insert(list, i, math.max(0, tokens))
+    table.insert(list, i, math.max(0, requests))
+    table.insert(list, i, second)
+  end
+end
+
+-- When another request has room; nil: now.
+local function room_for_request(w, limit, now)
+  if limit < 0 or (limit > 0 and w.requests < limit) then return nil end
+  if limit == 0 then return now + 60 * SECOND end
+  local requests, list = w.requests, w.list
+  for i = 1, #list, 3 do
+    requests = requests - list[i + 1]
+    if requests < limit then return (list[i] + SPAN) * SECOND end
+  end
+end
+
+-- When some more tokens have room; nil: now. An empty window has room for any number.
+local function room_for_tokens(w, limit, tokens, now)
+  if limit < 0 then return nil end
+  if limit == 0 then return now + 60 * SECOND end
+  if w.tokens == 0 or w.tokens + tokens <= limit then return nil end
+  local sum, list = w.tokens, w.list
+  for i = 1, #list, 3 do
+    sum = sum - list[i + 2]
+    if sum == 0 or sum + tokens <= limit then return (list[i] + SPAN) * SECOND end
+  end
+end
+
+-- A cooldown: until, failures in a row, reason.
+local function in_force(packed, now)
+  if not packed then return nil end
+  local until_us = cmsgpack.unpack(packed)[1]
+  if until_us > now then return until_us end
+end

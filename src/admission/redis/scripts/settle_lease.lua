@@ -1,0 +1,28 @@
+-- KEYS: a provider's meta. ARGV: offset, lease, key, model, second counted (-1: not counted here),
+-- tokens reserved, tokens used, requests to take back, served (0/1). Gives back whether it was live.
+local prefix = string.sub(KEYS[1], 1, -2)
+local id, model = ARGV[3], ARGV[4]
+local hash = prefix .. 'k' .. id
+local m = redis.call('HMGET', KEYS[1], 'v', 't', 'a', 'c')
+local now = clock(m[2], m[3])
+local second = math.floor(now / SECOND)
+local k = redis.call('HMGET', hash, 'w', 'wt', 'c', 'c' .. model)
+local live = redis.call('ZREM', prefix .. 'l' .. id, ARGV[2])
+local requests, change = tonumber(ARGV[8]), tonumber(ARGV[7]) - tonumber(ARGV[6])
+if live == 1 and k[1] and (requests > 0 or change ~= 0) then
+  local w = window(k[1], second)
+  add(w, tonumber(ARGV[5]), second, -requests, change)
+  redis.call('HSET', hash, 'w', cmsgpack.pack(w.list))
+end
+if ARGV[9] == '1' then
+  if k[3] and not in_force(k[3], now) then redis.call('HDEL', hash, 'c') end
+  if k[4] and not in_force(k[4], now) then redis.call('HDEL', hash, 'c' .. model) end
+  if m[4] and not in_force(m[4], now) then redis.call('HDEL', KEYS[1], 'c') end
+end
+if live == 1 and k[2] then
+  local models = {}
+  for i = 1, #k[2], 16 do models[#models + 1] = string.sub(k[2], i, i + 15) end
+  reconsider(prefix, m[1], id, models)
+  redis.call('HDEL', hash, 'wt')
+end
+return live
