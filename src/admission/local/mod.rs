@@ -26,13 +26,9 @@ use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
-use self::{pool::Keys, steady::Now, steady::Steady, tenant::Door};
-pub(super) use self::{
-    pool::Leased,
-    tenant::Pass,
-    window::Share,
-};
 pub(super) use self::cooldown::ladder;
+use self::{pool::Keys, steady::Now, steady::Steady, tenant::Door};
+pub(super) use self::{pool::Leased, tenant::Pass, window::Share};
 use super::{
     Acquire, Cool, CoolScope, Enter, KeyLive, LEASE_FOR, Lease, Pool, Refused, SettleLease, SettlePass,
     Subject, SubjectLive,
@@ -155,20 +151,37 @@ impl Local {
 
     /// Every live lease.
     pub(super) fn live_leases(&self) -> Vec<(ProviderId, Vec<(LeaseId, Leased)>)> {
-        let providers: Vec<_> = self.providers.read().iter().map(|(id, keys)| (*id, Arc::clone(keys))).collect();
-        let leases = |keys: &Mutex<Keys>| keys.lock().leases().map(|(id, lease)| (id, *lease)).collect::<Vec<_>>();
-        providers.into_iter().map(|(id, keys)| (id, leases(&keys))).filter(|(_, leases)| !leases.is_empty()).collect()
+        let providers: Vec<_> =
+            self.providers.read().iter().map(|(id, keys)| (*id, Arc::clone(keys))).collect();
+        let leases =
+            |keys: &Mutex<Keys>| keys.lock().leases().map(|(id, lease)| (id, *lease)).collect::<Vec<_>>();
+        providers
+            .into_iter()
+            .map(|(id, keys)| (id, leases(&keys)))
+            .filter(|(_, leases)| !leases.is_empty())
+            .collect()
     }
 
     /// Every live pass.
     pub(super) fn live_passes(&self) -> Vec<(TenantId, Vec<(RequestId, Pass)>)> {
         let tenants: Vec<_> = self.tenants.read().iter().map(|(id, door)| (*id, Arc::clone(door))).collect();
-        let passes = |door: &Mutex<Door>| door.lock().passes().map(|(id, pass)| (id, pass.clone())).collect::<Vec<_>>();
-        tenants.into_iter().map(|(id, door)| (id, passes(&door))).filter(|(_, passes)| !passes.is_empty()).collect()
+        let passes = |door: &Mutex<Door>| {
+            door.lock().passes().map(|(id, pass)| (id, pass.clone())).collect::<Vec<_>>()
+        };
+        tenants
+            .into_iter()
+            .map(|(id, door)| (id, passes(&door)))
+            .filter(|(_, passes)| !passes.is_empty())
+            .collect()
     }
 
     /// Remembers that leases stand in the shared counters; those that did not yet, in `second`.
-    pub(super) fn mark_shared(&self, provider: ProviderId, leases: impl Iterator<Item = LeaseId>, second: i64) {
+    pub(super) fn mark_shared(
+        &self,
+        provider: ProviderId,
+        leases: impl Iterator<Item = LeaseId>,
+        second: i64,
+    ) {
         let keys = self.keys(provider);
         let mut keys = keys.lock();
         for id in leases {

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::scripts::Call;
 use crate::{
     admission::{
-        Acquire, Cool, CoolScope, Enter, HOLD_FOR, LEASE_FOR, NoKey, Pool, Refused, SettleLease, SettlePass, Subject,
+        Acquire, Cool, CoolScope, Enter, HOLD_FOR, LEASE_FOR, NoKey, Pool, Refused, SettleLease, SettlePass,
+        Subject,
         local::{Leased, Pass, RETRY_FUNDS, SPARE_MISFITS, ladder},
     },
     domain::{

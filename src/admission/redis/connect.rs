@@ -7,14 +7,15 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use parking_lot::RwLock;
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisFuture, RedisResult, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisFuture, RedisResult,
+    TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
     sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
 };
+use parking_lot::RwLock;
 use tokio::time::timeout;
 
 use super::config::{Layout, RedisConfig, RedisError};
@@ -62,7 +63,9 @@ impl Connections {
             .iter()
             .enumerate()
             .map(|(at, url)| {
-                url.as_str().into_connection_info().map_err(|source| RedisError::Url { place: at + 1, source })
+                url.as_str()
+                    .into_connection_info()
+                    .map_err(|source| RedisError::Url { place: at + 1, source })
             })
             .collect::<Result<Vec<_>, _>>()?;
         let first = infos.first().cloned().ok_or(RedisError::NoUrl)?;
@@ -100,7 +103,8 @@ impl Connections {
     async fn connect(&self) -> RedisResult<Connection> {
         match &self.dial {
             Dial::Single(client) => {
-                let connection = client.get_multiplexed_async_connection_with_config(&self.settings()).await?;
+                let connection =
+                    client.get_multiplexed_async_connection_with_config(&self.settings()).await?;
                 Ok(Connection::Server(connection))
             }
             Dial::Sentinel { sentinels, master } => {

@@ -29,9 +29,9 @@ impl Redis {
                 return self.own.inspect_pool(pool);
             };
             let now = self.clock.now();
-            let read = from_redis_value_ref(&value)
-                .map_err(Into::into)
-                .and_then(|keys: Vec<Value>| keys.iter().map(|key| key_live(key, now)).collect::<RedisResult<Vec<_>>>());
+            let read = from_redis_value_ref(&value).map_err(Into::into).and_then(|keys: Vec<Value>| {
+                keys.iter().map(|key| key_live(key, now)).collect::<RedisResult<Vec<_>>>()
+            });
             let Ok(read) = self.understood(read) else { return self.own.inspect_pool(pool) };
             all.extend(keys.iter().map(|key| key.id).zip(read));
         }

@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
-use futures_util::future::join_all;
 use ::redis::{RedisResult, from_redis_value_ref};
+use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -93,7 +93,8 @@ impl Redis {
         epochs.looks_until_renewal = epochs.looks_until_renewal.saturating_sub(1);
         let due = epochs.looks_until_renewal == 0;
         if due {
-            epochs.looks_until_renewal = u32::try_from(RENEW_EVERY.as_millis() / WATCH_EVERY.as_millis()).unwrap_or(1);
+            epochs.looks_until_renewal =
+                u32::try_from(RENEW_EVERY.as_millis() / WATCH_EVERY.as_millis()).unwrap_or(1);
             self.own.renew();
         }
         let was_away = self.breaker.open_since();
@@ -120,9 +121,8 @@ impl Redis {
         let mut connection = self.connections.get().await?;
         // On a cluster this asks every master: one heartbeat would only prove one of them well.
         timeout(self.config.op_timeout, connection.send(&redis::cmd("PING"))).await.map_err(timed_out)??;
-        let call = Call::on_replicas(self.clock_offset())
-            .id(self.config.replica.uuid())
-            .int(us(HEARTBEAT_FOR));
+        let call =
+            Call::on_replicas(self.clock_offset()).id(self.config.replica.uuid()).int(us(HEARTBEAT_FOR));
         let live: u32 = from_redis_value_ref(&self.ask(&self.scripts.heartbeat, &call).await?)?;
         self.replicas.store(live.max(1), Ordering::Relaxed);
         Ok(())
@@ -141,7 +141,8 @@ impl Redis {
             }
             for leases in leases.chunks(RENEW_AT_ONCE) {
                 let call = calls::renew_leases(call.clone(), leases);
-                let (epoch, second) = from_redis_value_ref(&self.ask(&self.scripts.renew_leases, &call).await?)?;
+                let (epoch, second) =
+                    from_redis_value_ref(&self.ask(&self.scripts.renew_leases, &call).await?)?;
                 self.own.mark_shared(provider, leases.iter().map(|(id, _)| *id), second);
                 providers.insert(provider, epoch);
             }
@@ -167,7 +168,8 @@ impl Redis {
 
     async fn epoch(&self, call: &Call) -> RedisResult<Option<String>> {
         let mut connection = self.connections.get().await?;
-        let answer = timeout(self.config.op_timeout, connection.send(&call.epoch())).await.map_err(timed_out)??;
+        let answer =
+            timeout(self.config.op_timeout, connection.send(&call.epoch())).await.map_err(timed_out)??;
         Ok(from_redis_value_ref(&answer)?)
     }
 }

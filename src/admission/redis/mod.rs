@@ -24,8 +24,8 @@ mod scripts;
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use futures_util::future::join;
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
+use futures_util::future::join;
 use tokio::time::timeout;
 
 pub use self::config::{Layout, RedisConfig, RedisError};
@@ -185,7 +185,9 @@ impl Redis {
                 Acquired::NoKey(none) => return Ok(Err(none)),
                 Acquired::Leased { key, second, version } => {
                     let granted = Granted { key, second };
-                    if version == acquire.pool.version || acquire.pool.keys.iter().any(|known| known.id == key) {
+                    if version == acquire.pool.version
+                        || acquire.pool.keys.iter().any(|known| known.id == key)
+                    {
                         return Ok(Ok(granted));
                     }
                     // The counters follow a newer catalog than this caller, who would not know what
