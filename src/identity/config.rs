@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::domain::secret::Secret;
 
+/// What HMAC-SHA256 asks of its key: as long as its output (RFC 7518 §3.2).
+pub(super) const MIN_SECRET_BYTES: usize = 32;
+
 /// Settings of the floor.
 #[derive(Debug, Clone)]
 pub struct IdentityConfig {

@@ -64,7 +64,6 @@ pub(super) fn asked(text: &str) -> Result<Asked, Denied> {
 /// A key that verifies, with the one algorithm it is for.
 #[derive(Clone)]
 pub(super) struct VerifyingKey {
-    algorithm: Algorithm,
     key: DecodingKey,
     rules: Validation,
 }
@@ -88,11 +87,7 @@ impl VerifyingKey {
         rules.validate_exp = false;
         rules.validate_nbf = false;
         rules.validate_aud = false;
-        Self { algorithm, key, rules }
-    }
-
-    pub(super) const fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        Self { key, rules }
     }
 
     /// Verifies the signature and reads the claims, which the caller has yet to check.
@@ -121,6 +116,10 @@ impl Signer {
         let pair = ed25519_dalek::SigningKey::from_bytes(seed);
         let document = pair.to_pkcs8_der().ok()?;
         Some(Self { kid: kid.to_owned(), key: EncodingKey::from_ed_der(document.as_bytes()) })
+    }
+
+    pub(super) fn kid(&self) -> &str {
+        &self.kid
     }
 
     /// Signs claims; none when they cannot be written as JSON.
