@@ -14,6 +14,7 @@
 //! [`journal::Record`] with its number, an arm in [`journal::Replay`], and a line in the tests of
 //! both.
 
+pub mod estimate;
 pub mod journal;
 pub mod recovery;
 pub mod settlement;

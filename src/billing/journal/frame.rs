@@ -207,3 +207,125 @@ impl<'a> Frames<'a> {
         next.or_else(|| if self.more_follows { or_in_the_next_piece() } else { None })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::usage::Usage;
+
+    fn request(n: u64) -> RequestId {
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&n.to_le_bytes());
+        RequestId::generate(Timestamp::from_unix_ms(1), random)
+    }
+
+    fn usage(n: u64) -> Usage {
+        Usage { input_tokens: n, ..Usage::default() }
+    }
+
+    /// Frames one behind the other, and where each ends.
+    fn frames(count: u64) -> (Vec<u8>, Vec<usize>) {
+        let (mut all, mut ends, mut one) = (Vec::new(), Vec::new(), Vec::new());
+        for n in 0..count {
+            let usage = usage(n * n * n);
+            encode(&mut one, request(n), Timestamp::from_unix_us(7), &RecordRef::Progress(&usage)).unwrap();
+            all.extend_from_slice(&one);
+            ends.push(all.len());
+        }
+        (all, ends)
+    }
+
+    /// Requests found, bytes of damage, and the position at the end.
+    fn read(bytes: &[u8]) -> (Vec<RequestId>, usize, usize) {
+        let mut frames = Frames::new(bytes, false);
+        let (mut requests, mut damaged) = (Vec::new(), 0);
+        while let Some(found) = frames.next_found() {
+            match found {
+                Found::Frame(frame) => requests.push(frame.request),
+                Found::Damage(bytes) => damaged += bytes,
+            }
+        }
+        (requests, damaged, frames.position())
+    }
+
+    #[test]
+    fn a_frame_gives_back_what_was_put_in() {
+        let mut bytes = Vec::new();
+        let at = Timestamp::from_unix_us(1_234_567);
+        encode(&mut bytes, request(1), at, &RecordRef::Progress(&usage(99))).unwrap();
+        let mut frames = Frames::new(&bytes, false);
+        let Some(Found::Frame(frame)) = frames.next_found() else { panic!("no frame") };
+        assert_eq!((frame.request, frame.at, frame.size()), (request(1), at, bytes.len()));
+        assert_eq!(frame.parse().unwrap(), Record::Progress(usage(99)));
+        assert_eq!(frames.next_found(), None);
+    }
+
+    #[test]
+    fn cut_anywhere_what_was_whole_is_read_and_nothing_else() {
+        let (bytes, ends) = frames(5);
+        for cut in 0..=bytes.len() {
+            let whole = ends.iter().filter(|&&end| end <= cut).count();
+            let mut torn = bytes[..cut].to_vec();
+            torn.resize(bytes.len() + 100, 0);
+            for read in [read(&bytes[..cut]), read(&torn)] {
+                let expected: Vec<_> = (0..whole as u64).map(request).collect();
+                let end = whole.checked_sub(1).map_or(0, |last| ends[last]);
+                assert_eq!(read, (expected, 0, end), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_damaged_byte_costs_one_record_and_is_noticed() {
+        let (bytes, ends) = frames(4);
+        for at in 0..ends[2] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            let hit = ends.iter().filter(|&&end| end <= at).count() as u64;
+            let expected: Vec<_> = (0..4).filter(|&n| n != hit).map(request).collect();
+            let start = hit.checked_sub(1).map_or(0, |last| ends[usize::try_from(last).unwrap()]);
+            let lost = ends[usize::try_from(hit).unwrap()] - start;
+            assert_eq!(read(&damaged), (expected, lost, bytes.len()), "byte {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_in_pieces_gives_the_same_as_reading_at_once(
+            count in 0u64..400, hole in any::<prop::sample::Index>(), hole_bytes in 0usize..60_000, piece in 0usize..40_000,
+        ) {
+            let (mut bytes, _) = frames(count);
+            if !bytes.is_empty() {
+                let from = hole.index(bytes.len());
+                let to = (from + hole_bytes).min(bytes.len());
+                bytes[from..to].fill(0);
+            }
+            let (at_once, ..) = read(&bytes);
+            let piece = MAX_FRAME_BYTES + piece;
+            let (mut in_pieces, mut position) = (Vec::new(), 0);
+            loop {
+                let to = (position + piece).min(bytes.len());
+                let mut frames = Frames::new(&bytes[position..to], to < bytes.len());
+                while let Some(found) = frames.next_found() {
+                    if let Found::Frame(frame) = found {
+                        in_pieces.push(frame.request);
+                    }
+                }
+                if to == bytes.len() {
+                    break;
+                }
+                prop_assert!(frames.position() > 0, "no progress at {}", position);
+                position += frames.position();
+            }
+            prop_assert_eq!(in_pieces, at_once);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+            let (requests, ..) = read(&bytes);
+            prop_assert!(requests.is_empty());
+        }
+    }
+}

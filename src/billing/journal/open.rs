@@ -204,18 +204,14 @@ impl Scan {
                 spares.push_back(scanned.segment);
             }
         }
-        let current = match used.pop() {
-            Some(mut last) => {
-                self.recovered.torn_bytes = mend(&mut last, &mut self.buffer)?;
-                last
-            }
-            None => match spares.pop_front() {
-                Some(spare) => spare,
-                None => {
-                    next_number += 1;
-                    segment::create(&config.dir, next_number - 1, config.segment_bytes)?
-                }
-            },
+        let current = if let Some(mut last) = used.pop() {
+            self.recovered.torn_bytes = mend(&mut last, &mut self.buffer)?;
+            last
+        } else if let Some(spare) = spares.pop_front() {
+            spare
+        } else {
+            next_number += 1;
+            segment::create(&config.dir, next_number - 1, config.segment_bytes)?
         };
         let mut room = Room::new(current, spares, config.segment_bytes);
         for old in used {

@@ -189,3 +189,165 @@ pub fn json_bytes(text: &str) -> usize {
     };
     2 + text.bytes().map(escaped).sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        billing::journal::frame::{self, HEADER_BYTES, MAX_FRAME_BYTES},
+        domain::{event::Outcome, failure::FailureClass, ids::ReplicaId, usage::UsageSource},
+    };
+
+    const LATEST: Timestamp = Timestamp::from_unix_us(i64::MAX);
+
+    /// A name that takes all the bytes it may, most of them escapes.
+    fn longest_name() -> String {
+        let name = "\u{1}".repeat(85);
+        assert_eq!(json_bytes(&name), MAX_NAME_BYTES);
+        name
+    }
+
+    fn highest_prices() -> Prices {
+        let price = Some(Nanos::new(i64::MIN));
+        Prices {
+            input: price,
+            cache_read: price,
+            cache_write_5m: price,
+            cache_write_1h: price,
+            output: price,
+            reasoning: price,
+            audio_input: price,
+            audio_output: price,
+            image: price,
+            request: price,
+        }
+    }
+
+    fn highest_usage() -> Usage {
+        Usage {
+            input_tokens: u64::MAX,
+            cache_read_tokens: u64::MAX,
+            cache_write_5m_tokens: u64::MAX,
+            cache_write_1h_tokens: u64::MAX,
+            output_tokens: u64::MAX,
+            reasoning_tokens: u64::MAX,
+            audio_input_tokens: u64::MAX,
+            audio_output_tokens: u64::MAX,
+            images: u64::MAX,
+            requests: u64::MAX,
+            source: UsageSource::Estimated,
+        }
+    }
+
+    fn longest_begin() -> Begin {
+        Begin {
+            request: RequestId::generate(LATEST, [255; 10]),
+            tenant: TenantId::generate(LATEST, [255; 10]),
+            member: Some(MemberId::generate(LATEST, [255; 10])),
+            token: AccessTokenId::generate(LATEST, [255; 10]),
+            model_id: ModelId::generate(LATEST, [255; 10]),
+            model: longest_name(),
+            format: ApiFormat::OpenAiChat,
+            stream: false,
+            started_at: LATEST,
+            hold: Nanos::new(i64::MIN),
+            input_tokens_estimate: u64::MAX,
+            prices: highest_prices(),
+        }
+    }
+
+    fn longest_start() -> AttemptStart {
+        AttemptStart {
+            route_id: RouteId::generate(LATEST, [255; 10]),
+            provider_id: ProviderId::generate(LATEST, [255; 10]),
+            key_id: KeyId::generate(LATEST, [255; 10]),
+            upstream_model: longest_name(),
+            started_at: LATEST,
+            cost: highest_prices(),
+        }
+    }
+
+    fn longest_attempt() -> Attempt {
+        let start = longest_start();
+        Attempt {
+            route_id: start.route_id,
+            provider_id: start.provider_id,
+            key_id: start.key_id,
+            upstream_model: start.upstream_model,
+            started_at: start.started_at,
+            duration_ms: u32::MAX,
+            status: Some(u16::MAX),
+            class: Some(FailureClass::RefusedCredential),
+        }
+    }
+
+    fn longest_end(attempts: usize) -> UsageEvent {
+        let begin = longest_begin();
+        UsageEvent {
+            id: begin.request,
+            tenant_id: begin.tenant,
+            member_id: begin.member,
+            token_id: begin.token,
+            model_id: begin.model_id,
+            model: begin.model,
+            format: begin.format,
+            stream: false,
+            outcome: Outcome::Interrupted,
+            status: u16::MAX,
+            usage: highest_usage(),
+            charge: Nanos::new(i64::MIN),
+            cost: Nanos::new(i64::MIN),
+            started_at: LATEST,
+            first_content_ms: Some(u32::MAX),
+            duration_ms: u32::MAX,
+            replica_id: ReplicaId::generate(LATEST, [255; 10]),
+            attempts: vec![longest_attempt(); attempts],
+        }
+    }
+
+    fn encoded(record: &RecordRef<'_>) -> usize {
+        let mut bytes = Vec::new();
+        frame::encode(&mut bytes, RequestId::generate(LATEST, [255; 10]), LATEST, record).unwrap();
+        bytes.len()
+    }
+
+    #[test]
+    fn the_room_kept_for_an_end_is_enough_for_the_longest_one() {
+        let (begin, start) = (longest_begin(), longest_start());
+        for attempts in 1..=MAX_ATTEMPTS {
+            let kept = end_reserve(&begin, &start) + (attempts - 1) * attempt_reserve(&start);
+            let taken = encoded(&RecordRef::End(&longest_end(attempts)));
+            assert!(taken <= kept, "{attempts} attempts take {taken}, kept {kept}");
+            assert!(kept < taken * 3 / 2, "{attempts} attempts take {taken}, kept far more: {kept}");
+        }
+    }
+
+    #[test]
+    fn the_longest_record_fits_a_frame() {
+        let open = OpenRequest {
+            begin: longest_begin(),
+            ended: vec![longest_attempt(); MAX_ATTEMPTS - 1],
+            current: longest_start(),
+            progress: Some(highest_usage()),
+            last_at: LATEST,
+        };
+        for record in [
+            RecordRef::Carried(&open),
+            RecordRef::Begin(&open.begin, &open.current),
+            RecordRef::Attempt(&open.ended[0], &open.current),
+            RecordRef::Progress(&highest_usage()),
+            RecordRef::End(&longest_end(MAX_ATTEMPTS)),
+        ] {
+            let bytes = encoded(&record);
+            assert!(bytes > HEADER_BYTES && bytes <= MAX_FRAME_BYTES, "kind {} takes {bytes}", record.kind());
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_json_string_is_known_without_making_it() {
+        for text in ["", "gpt-4o-mini", "a\"b\\c", "\n\r\t\u{8}\u{c}\u{1}\u{1f}", "模型🚀", "\u{7f}\u{2028}"]
+        {
+            assert_eq!(json_bytes(text), serde_json::to_string(text).unwrap().len(), "{text:?}");
+        }
+    }
+}

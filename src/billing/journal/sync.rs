@@ -80,16 +80,15 @@ impl Worker {
     /// Waits; true when there is something to sync.
     fn await_work(&self) -> bool {
         let mut room = self.shared.room.lock();
-        let wants_segment = room.wants_segment();
-        if room.dirty.is_empty()
-            && !(wants_segment && !room.is_full)
-            && !self.is_stopping.load(Ordering::SeqCst)
-        {
-            if wants_segment {
-                self.shared.work.wait_for(&mut room, RETRY_FULL);
-            } else {
-                self.shared.work.wait(&mut room);
-            }
+        let waits_for_space = room.wants_segment() && room.is_full;
+        let has_work = !room.dirty.is_empty() || (room.wants_segment() && !room.is_full);
+        if has_work || self.is_stopping.load(Ordering::SeqCst) {
+            return !room.dirty.is_empty();
+        }
+        if waits_for_space {
+            self.shared.work.wait_for(&mut room, RETRY_FULL);
+        } else {
+            self.shared.work.wait(&mut room);
         }
         !room.dirty.is_empty()
     }
