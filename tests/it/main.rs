@@ -12,5 +12,7 @@
     reason = "a test that cannot go on says so by panicking, its helpers too"
 )]
 
+mod billing;
+mod crash;
 mod harness;
 mod net;
