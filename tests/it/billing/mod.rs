@@ -1,15 +1,13 @@
 //! Billing from outside: the journal's files, the recorder, the books.
 
 mod journal;
+mod recorder;
 mod space;
 
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -160,9 +158,4 @@ pub fn event(n: u64, attempts: u64) -> UsageEvent {
         replica_id: ReplicaId::generate(NOON, id(1)),
         attempts: tried,
     }
-}
-
-/// A shared clock for whoever wants one.
-pub fn system_clock() -> Arc<SystemClock> {
-    Arc::new(SystemClock)
 }
