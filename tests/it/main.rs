@@ -16,3 +16,4 @@ mod billing;
 mod crash;
 mod harness;
 mod net;
+mod upstream;
