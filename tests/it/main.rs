@@ -17,3 +17,5 @@ mod crash;
 mod harness;
 mod net;
 mod upstream;
+
+mod wire;
