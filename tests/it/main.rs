@@ -12,10 +12,6 @@
     reason = "a test that cannot go on says so by panicking, its helpers too"
 )]
 
-mod billing;
-mod crash;
+mod floors;
 mod harness;
 mod net;
-mod upstream;
-
-mod wire;

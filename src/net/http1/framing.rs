@@ -283,7 +283,7 @@ mod tests {
                 let Ok(taken) = framing.take(piece, &mut out) else { break };
                 prop_assert!(taken == piece.len() || framing.is_done());
             }
-            prop_assert!(out.len() <= pieces.iter().map(Vec::len).sum());
+            prop_assert!(out.len() <= pieces.iter().map(Vec::len).sum::<usize>());
         }
 
         #[test]

@@ -19,7 +19,7 @@ mod stream;
 mod usage;
 
 pub use error::{UpstreamErrorText, decode_error, encode_error, encode_error_event};
-pub use models::{ModelCapabilities, ModelEntry, ModelPricing, encode_model_list};
+pub use models::{ModelCapabilities, ModelEntry, ModelPricing, encode_model, encode_model_list};
 pub use prepare::prepare;
 pub use request::{Head, MAX_MODEL_CHARS, Needs, RequestError};
 pub use response::{BodyEnd, BodyFacts, BodyFault, BodyFilter};

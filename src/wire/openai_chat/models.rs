@@ -69,6 +69,12 @@ pub fn encode_model_list<'a>(models: impl Iterator<Item = ModelEntry<'a>>) -> By
     Bytes::from(serde_json::to_vec(&List { object: "list", data }).unwrap_or_default())
 }
 
+/// One model by itself, as `GET …/models/{model}` answers.
+#[must_use]
+pub fn encode_model(model: ModelEntry<'_>) -> Bytes {
+    Bytes::from(serde_json::to_vec(&Listed { object: "model", model }).unwrap_or_default())
+}
+
 #[derive(Serialize)]
 struct List<'a> {
     object: &'static str,

@@ -234,6 +234,3 @@ impl Pass {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,6 @@
 
 pub mod client;
 pub mod proxy;
-pub mod scene;
 pub mod server;
 pub mod services;
 pub mod upstream;

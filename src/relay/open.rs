@@ -1,0 +1,161 @@
+//! From a response head to the first content: the last point at which another key can serve.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    domain::{
+        event::Outcome,
+        failure::{FailureClass, Symptom, classify},
+    },
+    net,
+    relay::{filter::Filter, flight::Flight},
+    upstream::{Redactor, Reply, ReplyHeaders, UpstreamError},
+    wire::openai_chat::encode_error,
+};
+
+/// An answer that is not a stream is collected up to this size, bytes: so far it can still be
+/// retried and is sent with its length; a larger one passes in pieces.
+const COLLECTED: usize = 64 * 1024;
+
+/// What an error inside a successful answer counts as, unless its code is a status.
+const BAD_GATEWAY: u16 = 502;
+
+/// An answer whose first content is here.
+pub(super) struct Opened {
+    pub flight: Flight,
+    pub status: u16,
+    pub headers: ReplyHeaders,
+    pub rest: Rest,
+}
+
+/// The part of an answer that is still to come.
+pub(super) struct Rest {
+    /// What may go out already.
+    pub held: BytesMut,
+    /// What comes; none: the answer is complete and the flight settled.
+    pub body: Option<net::Body>,
+    pub filter: Filter,
+    pub redactor: Redactor,
+    /// Longest silence between two pieces of content.
+    pub idle: Duration,
+    /// The end of the request's time.
+    pub deadline: Instant,
+}
+
+/// Why an attempt did not open.
+pub(super) struct NotOpened {
+    pub class: FailureClass,
+    pub status: Option<u16>,
+    /// The upstream's own error, redacted, where it gave one.
+    pub error: Option<UpstreamError>,
+    /// When the provider says it is worth another try.
+    pub retry_after: Option<Duration>,
+}
+
+impl NotOpened {
+    /// A failure of the connection or of time.
+    pub(super) fn broken(symptom: Symptom<'_>, status: Option<u16>) -> Self {
+        Self { class: classify(symptom), status, error: None, retry_after: None }
+    }
+
+    /// An error answer.
+    pub(super) fn refused(error: UpstreamError) -> Self {
+        let class = classify(error.symptom());
+        Self { class, status: Some(error.status), retry_after: error.retry_after, error: Some(error) }
+    }
+}
+
+impl Opened {
+    /// Whether the answer is complete and settled: nothing comes after what is held.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rest.body.is_none()
+    }
+}
+
+/// Reads `reply` until its first content, or to its end.
+///
+/// # Cancellation
+/// Dropping the future closes the upstream connection; the flight stays with the caller.
+pub(super) async fn read_to_content(
+    flight: &mut Flight,
+    reply: Reply,
+    idle: Duration,
+    deadline: Instant,
+) -> Result<Rest, NotOpened> {
+    let status = Some(reply.status);
+    let filter = Filter::new(flight.asked.stream, &flight.served.model.name, flight.asked.usage);
+    let silent = (Instant::now() + idle).min(deadline);
+    let mut rest =
+        Rest { held: BytesMut::new(), body: None, filter, redactor: reply.redactor, idle, deadline };
+    let mut body = reply.body;
+    loop {
+        let broken = |symptom| NotOpened::broken(symptom, status);
+        let chunk = match timeout_at(silent, body.chunk()).await {
+            Err(_) => return Err(broken(Symptom::Timeout)),
+            Ok(Some(Err(_))) => return Err(broken(Symptom::Broken)),
+            Ok(Some(Ok(chunk))) => chunk,
+            Ok(None) => {
+                rest.filter.finish(&mut rest.held).map_err(|_| broken(Symptom::Broken))?;
+                return match rest.filter.seen().error {
+                    Some(_) => Err(in_answer(&rest, reply.status)),
+                    None => Ok(complete(flight, rest, reply.status)),
+                };
+            }
+        };
+        rest.filter.push(&chunk, &mut rest.held).map_err(|_| broken(Symptom::Broken))?;
+        let seen = rest.filter.seen();
+        if seen.error.is_some() {
+            return Err(in_answer(&rest, reply.status));
+        }
+        flight.meter.note(seen);
+        if seen.terminal {
+            return Ok(complete(flight, rest, reply.status));
+        }
+        if seen.first_content {
+            flight.content_began();
+            rest.body = Some(body);
+            return Ok(rest);
+        }
+        if !flight.asked.stream && rest.held.len() > COLLECTED {
+            flight.content_began();
+            rest.body = Some(body);
+            return Ok(rest);
+        }
+    }
+}
+
+/// The answer is all here: settle it before the client has any of it.
+fn complete(flight: &mut Flight, rest: Rest, status: u16) -> Rest {
+    flight.meter.note(rest.filter.seen());
+    flight.content_began();
+    flight.finish(Outcome::Completed, status, None);
+    Rest { body: None, ..rest }
+}
+
+/// An error inside an answer that began with success. Its status says nothing, its text does.
+fn in_answer(rest: &Rest, status: u16) -> NotOpened {
+    let Some(error) = rest.filter.seen().error else {
+        return NotOpened::broken(Symptom::Broken, Some(status));
+    };
+    let clean =
+        |text: &Option<String>| text.as_ref().map(|text| rest.redactor.redact_text(text).into_owned());
+    let message = rest.redactor.redact_text(&error.message).into_owned();
+    let (code, kind) = (clean(&error.code), clean(&error.kind));
+    let body = encode_error(
+        &message,
+        kind.as_deref().unwrap_or("upstream_error"),
+        error.param.as_deref(),
+        code.as_deref(),
+    );
+    NotOpened::refused(UpstreamError {
+        status: code.as_deref().and_then(|code| code.parse().ok()).unwrap_or(BAD_GATEWAY),
+        code,
+        kind,
+        message,
+        body,
+        retry_after: None,
+    })
+}

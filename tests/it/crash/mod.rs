@@ -1,3 +1,0 @@
-//! Processes killed at a bad moment.
-
-mod journal;

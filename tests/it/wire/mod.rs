@@ -1,4 +1,0 @@
-//! The wire floor against recorded traffic.
-
-mod openai_chat;
-mod recordings;
