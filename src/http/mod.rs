@@ -1,1 +1,57 @@
 //! The HTTP surfaces (floor 6), the only floor that knows actix.
+//!
+//! [`configure`] is the table of every path. A surface is a folder: it reads its dialect, calls the
+//! relay, and writes its dialect. To add an admin resource: one file in `admin`.
+
+pub mod arrival;
+pub mod body;
+pub mod failure;
+pub mod guard;
+pub mod openai;
+pub mod sandbox;
+
+use std::sync::Arc;
+
+use actix_web::{HttpRequest, HttpResponse, web};
+
+use crate::{
+    http::{
+        arrival::{Arrival, Receptionist},
+        body::BodyLimit,
+        failure::Refusal,
+        openai::Door,
+    },
+    identity::Identity,
+    relay::Relay,
+};
+
+/// What the surfaces of one worker use.
+pub struct Surfaces {
+    /// The request path of this worker.
+    pub relay: Relay,
+    /// Who calls.
+    pub identity: Arc<Identity>,
+    /// Ids and times of arrivals.
+    pub receptionist: Receptionist,
+    /// The largest decoded body, bytes.
+    pub body_limit: usize,
+}
+
+/// Every path of the server.
+pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
+    move |app| {
+        app.app_data(surfaces.relay)
+            .app_data(surfaces.identity)
+            .app_data(surfaces.receptionist)
+            .app_data(BodyLimit(surfaces.body_limit))
+            .app_data(web::PayloadConfig::new(surfaces.body_limit))
+            .service(openai::routes("/api/v1/relay", Door::Relay))
+            .service(openai::routes("/v1/v1", Door::OpenAi))
+            .service(openai::routes("/v1", Door::OpenAi))
+            .default_service(web::to(not_found));
+    }
+}
+
+async fn not_found(request: HttpRequest) -> HttpResponse {
+    failure::render(&Refusal::NotFound, Door::OpenAi, &Arrival::of(&request))
+}

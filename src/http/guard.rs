@@ -1,0 +1,104 @@
+//! Who calls: the only way from a request to a [`Principal`].
+//!
+//! A credential is taken from `Authorization: Bearer`, `x-api-key`, `api-key`, `x-goog-api-key` or
+//! `?key=`, whichever the client's SDK uses; if several are sent, the first that looks like one of
+//! ours counts.
+
+use std::sync::Arc;
+
+use actix_web::{HttpRequest, http::header::HeaderMap};
+
+use crate::{
+    domain::principal::{Principal, Role},
+    http::failure::Refusal,
+    identity::{Denied, Identity, looks_like_ours},
+};
+
+/// What a route demands of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Somebody who may send requests or read what a tenant may use.
+    Relay,
+    /// The platform's own people.
+    Operator,
+}
+
+/// The caller of `request`, verified and allowed to pass.
+///
+/// # Errors
+/// Why the access token is not let in.
+pub async fn caller(request: &HttpRequest, access: Access) -> Result<Arc<Principal>, Refusal> {
+    let identity = request.app_data::<Arc<Identity>>().ok_or(Refusal::NotHere)?;
+    let presented = presented(request).ok_or(Denied::Missing)?;
+    let principal = match request.peer_addr() {
+        Some(peer) => identity.verify_from(&presented, peer.ip()).await?,
+        None => identity.verify(&presented).await?,
+    };
+    match access {
+        Access::Operator if principal.role != Role::Operator => Err(Refusal::NotAnOperator),
+        Access::Operator | Access::Relay => Ok(principal),
+    }
+}
+
+/// The credential that the client presents.
+fn presented(request: &HttpRequest) -> Option<String> {
+    let headers = request.headers();
+    let bearer = text(headers, "authorization").and_then(bearer);
+    let named = ["x-api-key", "api-key", "x-goog-api-key"].map(|name| text(headers, name));
+    let all = std::iter::once(bearer).chain(named).flatten().map(str::trim).filter(|text| !text.is_empty());
+    let mut first = None;
+    for credential in all {
+        if looks_like_ours(credential) {
+            return Some(credential.to_owned());
+        }
+        first = first.or(Some(credential));
+    }
+    first.map(str::to_owned).or_else(|| from_query(request.query_string()))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The credential behind `Bearer`, in any case.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, credential) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(credential)
+}
+
+fn from_query(query: &str) -> Option<String> {
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    let mut keys = pairs.filter(|(name, value)| name == "key" && !value.is_empty());
+    keys.next().map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    #[test]
+    fn every_usual_place_of_a_credential_is_looked_at() {
+        for (name, value) in [
+            ("authorization", "bearer  tw_abc"),
+            ("x-api-key", "tw_abc"),
+            ("api-key", "tw_abc"),
+            ("x-goog-api-key", "tw_abc"),
+        ] {
+            let request = TestRequest::default().insert_header((name, value)).to_http_request();
+            assert_eq!(presented(&request).as_deref(), Some("tw_abc"), "{name}");
+        }
+        let request = TestRequest::with_uri("/v1beta/models?key=tw_a%2Bc").to_http_request();
+        assert_eq!(presented(&request).as_deref(), Some("tw_a+c"));
+    }
+
+    #[test]
+    fn a_leftover_provider_key_does_not_hide_our_token() {
+        let request = TestRequest::default()
+            .insert_header(("authorization", "Bearer sk-proj-leftover"))
+            .insert_header(("x-api-key", "tw_abc"))
+            .to_http_request();
+        assert_eq!(presented(&request).as_deref(), Some("tw_abc"));
+    }
+}
