@@ -43,6 +43,25 @@ pub(super) struct Moment {
     pub(super) epoch: u64,
 }
 
+/// Asking for the facts that one answer rests on.
+#[derive(Debug)]
+pub(super) struct Inquiry {
+    pub(super) at: Moment,
+    /// When the oldest of the facts given so far was read: the answer is no fresher.
+    pub(super) oldest: Timestamp,
+}
+
+impl Inquiry {
+    pub(super) const fn new(at: Moment) -> Self {
+        Self { at, oldest: at.now }
+    }
+
+    fn given<V: Clone>(&mut self, known: &Known<V>) -> V {
+        self.oldest = self.oldest.min(known.read_at);
+        known.value.clone()
+    }
+}
+
 /// When the store last failed to answer: it is left alone for a second, so that an outage does
 /// not make every request wait for it.
 #[derive(Debug)]
@@ -122,22 +141,23 @@ where
     ///
     /// # Cancellation
     /// Safe: who waits for the same reading takes it over.
-    pub(super) async fn get<F, R>(&self, key: &K, at: Moment, read: F) -> Result<V, Denied>
+    pub(super) async fn get<F, R>(&self, key: &K, inquiry: &mut Inquiry, read: F) -> Result<V, Denied>
     where
         F: FnOnce() -> R,
         R: Future<Output = Result<V, StoreError>>,
     {
+        let at = inquiry.at;
         let slot = self.slot(key, at);
         if let Some(known) = slot.reading.get() {
-            return Ok(known.value.clone());
+            return Ok(inquiry.given(known));
         }
         let before = slot.before.as_ref().filter(|known| at.now.since(known.read_at) < self.max_stale);
         if !self.store.is_away(at.now)
-            && let Some(value) = self.read(&slot, at.now, before.is_some(), read).await
+            && let Some(known) = self.read(&slot, at.now, before.is_some(), read).await
         {
-            return Ok(value);
+            return Ok(inquiry.given(known));
         }
-        before.map(|known| known.value.clone()).ok_or(Denied::StoreAway)
+        before.map(|known| inquiry.given(known)).ok_or(Denied::StoreAway)
     }
 
     /// Forgets a fact that is none.
@@ -145,7 +165,13 @@ where
         self.slots.invalidate(key);
     }
 
-    async fn read<F, R>(&self, slot: &Slot<V>, now: Timestamp, has_other: bool, read: F) -> Option<V>
+    async fn read<'a, F, R>(
+        &self,
+        slot: &'a Slot<V>,
+        now: Timestamp,
+        has_other: bool,
+        read: F,
+    ) -> Option<&'a Known<V>>
     where
         F: FnOnce() -> R,
         R: Future<Output = Result<V, StoreError>>,
@@ -157,7 +183,7 @@ where
         let read =
             if has_other { tokio::time::timeout(PATIENCE, reading).await.ok() } else { Some(reading.await) };
         match read {
-            Some(Ok(known)) => return Some(known.value.clone()),
+            Some(Ok(known)) => return Some(known),
             Some(Err(failure)) if !failure.is_unavailable() => {
                 tracing::error!(error = %failure, "a fact about an access token cannot be read");
             }
@@ -229,13 +255,21 @@ mod tests {
         Moment { now: Timestamp::from_unix_s(1_000_000 + second), epoch }
     }
 
+    async fn ask<F, R>(facts: &Facts<u8, u32>, key: u8, at: Moment, read: F) -> Result<u32, Denied>
+    where
+        F: FnOnce() -> R,
+        R: Future<Output = Result<u32, StoreError>>,
+    {
+        facts.get(&key, &mut Inquiry::new(at), read).await
+    }
+
     #[tokio::test]
     async fn a_fresh_fact_is_read_once_and_again_after_a_change_or_five_minutes() {
         let (facts, source) = (facts(), Source::default());
         for (moment, reads) in
             [(at(0, 0), 1), (at(299, 0), 1), (at(299, 1), 2), (at(598, 1), 2), (at(599, 1), 3)]
         {
-            assert_eq!(facts.get(&1, moment, || source.read(7)).await, Ok(7));
+            assert_eq!(ask(&facts, 1, moment, || source.read(7)).await, Ok(7));
             assert_eq!(source.asked(), reads, "{moment:?}");
         }
     }
@@ -243,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn all_who_ask_at_a_time_share_one_reading() {
         let (facts, source) = (facts(), Source::default());
-        let asks = (0..50).map(|_| facts.get(&1, at(0, 0), || source.read(7)));
+        let asks = (0..50).map(|_| ask(&facts, 1, at(0, 0), || source.read(7)));
         let answers = futures_util::future::join_all(asks).await;
         assert!(answers.iter().all(|answer| *answer == Ok(7)));
         assert_eq!(source.asked(), 1);
@@ -254,24 +288,24 @@ mod tests {
         let (facts, source) = (facts(), Source::default());
         let first = tokio::time::timeout(
             Duration::from_millis(1),
-            facts.get(&1, at(0, 0), std::future::pending::<Result<u32, StoreError>>),
+            ask(&facts, 1, at(0, 0), std::future::pending::<Result<u32, StoreError>>),
         );
         assert!(first.await.is_err());
-        assert_eq!(facts.get(&1, at(0, 0), || source.read(7)).await, Ok(7));
+        assert_eq!(ask(&facts, 1, at(0, 0), || source.read(7)).await, Ok(7));
     }
 
     #[tokio::test]
     async fn the_last_known_fact_serves_an_outage_up_to_the_bound() {
         let (facts, source) = (facts(), Source::default());
-        assert_eq!(facts.get(&1, at(0, 0), || source.read(7)).await, Ok(7));
+        assert_eq!(ask(&facts, 1, at(0, 0), || source.read(7)).await, Ok(7));
         source.goes_away(true);
         for second in [1, 600, 3_599] {
-            assert_eq!(facts.get(&1, at(second, 1), || source.read(8)).await, Ok(7), "{second}");
+            assert_eq!(ask(&facts, 1, at(second, 1), || source.read(8)).await, Ok(7), "{second}");
         }
-        assert_eq!(facts.get(&1, at(3_600, 1), || source.read(8)).await, Err(Denied::StoreAway));
-        assert_eq!(facts.get(&2, at(1, 1), || source.read(8)).await, Err(Denied::StoreAway));
+        assert_eq!(ask(&facts, 1, at(3_600, 1), || source.read(8)).await, Err(Denied::StoreAway));
+        assert_eq!(ask(&facts, 2, at(1, 1), || source.read(8)).await, Err(Denied::StoreAway));
         source.goes_away(false);
-        assert_eq!(facts.get(&1, at(3_602, 1), || source.read(8)).await, Ok(8));
+        assert_eq!(ask(&facts, 1, at(3_602, 1), || source.read(8)).await, Ok(8));
     }
 
     #[tokio::test]
@@ -279,26 +313,37 @@ mod tests {
         let (facts, source) = (facts(), Source::default());
         source.goes_away(true);
         for _ in 0..100 {
-            assert_eq!(facts.get(&1, at(0, 0), || source.read(7)).await, Err(Denied::StoreAway));
+            assert_eq!(ask(&facts, 1, at(0, 0), || source.read(7)).await, Err(Denied::StoreAway));
         }
         assert_eq!(source.asked(), 1);
         source.goes_away(false);
-        assert_eq!(facts.get(&1, at(1, 0), || source.read(7)).await, Ok(7));
+        assert_eq!(ask(&facts, 1, at(1, 0), || source.read(7)).await, Ok(7));
     }
 
     #[tokio::test]
     async fn a_store_that_hangs_does_not_hold_up_who_has_a_known_fact() {
         let facts = facts();
-        assert_eq!(facts.get(&1, at(0, 0), async || Ok(7)).await, Ok(7));
-        let hung = facts.get(&1, at(1, 1), std::future::pending::<Result<u32, StoreError>>);
+        assert_eq!(ask(&facts, 1, at(0, 0), async || Ok(7)).await, Ok(7));
+        let hung = ask(&facts, 1, at(1, 1), std::future::pending::<Result<u32, StoreError>>);
         assert_eq!(hung.await, Ok(7));
     }
 
     #[tokio::test]
     async fn an_older_moment_never_displaces_a_newer_fact() {
         let (facts, source) = (facts(), Source::default());
-        assert_eq!(facts.get(&1, at(0, 5), || source.read(8)).await, Ok(8));
-        assert_eq!(facts.get(&1, at(0, 4), || source.read(7)).await, Ok(8));
+        assert_eq!(ask(&facts, 1, at(0, 5), || source.read(8)).await, Ok(8));
+        assert_eq!(ask(&facts, 1, at(0, 4), || source.read(7)).await, Ok(8));
         assert_eq!(source.asked(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_no_fresher_than_its_oldest_fact() {
+        let (facts, source) = (facts(), Source::default());
+        assert_eq!(ask(&facts, 1, at(0, 0), || source.read(7)).await, Ok(7));
+        let mut inquiry = Inquiry::new(at(60, 0));
+        assert_eq!(facts.get(&2, &mut inquiry, || source.read(8)).await, Ok(8));
+        assert_eq!(inquiry.oldest, at(60, 0).now);
+        assert_eq!(facts.get(&1, &mut inquiry, || source.read(8)).await, Ok(7));
+        assert_eq!(inquiry.oldest, at(0, 0).now);
     }
 }

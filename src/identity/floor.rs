@@ -23,7 +23,7 @@ use crate::{
         AuthThrottle, Denied, IdentityConfig, IdentityError, TokenHash,
         claims::Subject,
         config::MIN_SECRET_BYTES,
-        facts::{Facts, Moment, Reachability},
+        facts::{Facts, Inquiry, Moment, Reachability},
         jwt::VerifyingKey,
         keys::{self, KeyRing},
         revoked::Revoked,
@@ -221,7 +221,7 @@ impl Identity {
                 Arc::new,
             ))
         };
-        let newest = self.rings.get(&at.now.unix_s(), at, read).await?;
+        let newest = self.rings.get(&at.now.unix_s(), &mut Inquiry::new(at), read).await?;
         if newest.find(kid, at.now).is_some() {
             self.ring.store(Arc::clone(&newest));
         }

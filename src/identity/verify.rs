@@ -4,7 +4,7 @@
 //! answer holds while the epoch is the same, that is until `refresh` hears of any change to
 //! tenants, members, grants or tokens; then the facts, and only they, are asked for again.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
     domain::{
@@ -16,7 +16,7 @@ use crate::{
     identity::{
         Denied, Identity, TokenHash,
         claims::{Claims, Subject},
-        facts::{FRESH_FOR, Moment},
+        facts::{FRESH_FOR, Inquiry, Moment},
         jwt::{self, Algorithm},
         presented::{Form, form_of},
         standing::{Assertion, Issuer},
@@ -24,10 +24,15 @@ use crate::{
     store::{MemberAccess, TenantAccess},
 };
 
+/// For so long the store is not asked again for an opaque text that it did not know: briefly, for
+/// a client may be faster than the commit of its new token.
+const UNKNOWN_FOR: Duration = Duration::from_secs(10);
+
 /// A token that was seen, with what need not be found out again.
 pub(super) struct Seen {
     basis: Basis,
-    at: Moment,
+    /// When the oldest fact behind the answer was read.
+    rests_on: Moment,
     answer: Result<Arc<Principal>, Denied>,
     /// From when on it is refused whatever the store says.
     lapses_at: Option<Timestamp>,
@@ -48,7 +53,7 @@ type Standing = (Arc<Principal>, Option<Timestamp>);
 impl Seen {
     /// The answer, if nothing can have changed since.
     fn settled(&self, at: Moment) -> Option<Result<Arc<Principal>, Denied>> {
-        if self.at.epoch != at.epoch || at.now.since(self.at.now) >= FRESH_FOR {
+        if self.rests_on.epoch != at.epoch || at.now.since(self.rests_on.now) >= FRESH_FOR {
             return None;
         }
         match &self.answer {
@@ -144,9 +149,10 @@ impl Identity {
 
     /// Judges a token whose form and signature are right, and remembers the answer.
     async fn judge(&self, hash: TokenHash, basis: Basis, at: Moment) -> Result<Arc<Principal>, Denied> {
+        let mut inquiry = Inquiry::new(at);
         let standing = match &basis {
-            Basis::Jwt { claims, kid } => self.judge_jwt(claims, kid.as_deref(), at).await,
-            Basis::Opaque(hash) => self.judge_opaque(hash, at).await,
+            Basis::Jwt { claims, kid } => self.judge_jwt(claims, kid.as_deref(), &mut inquiry).await,
+            Basis::Opaque(hash) => self.judge_opaque(hash, &mut inquiry).await,
         };
         // Anybody can make up opaque texts; they must not push out what is true.
         if standing.as_ref().is_err_and(|denied| *denied == Denied::Unknown) {
@@ -159,17 +165,23 @@ impl Identity {
         };
         let is_known = matches!(basis, Basis::Jwt { .. }) || answer != Err(Denied::StoreAway);
         if is_known {
-            self.seen.insert(hash, Arc::new(Seen { basis, at, answer: answer.clone(), lapses_at }));
+            let rests_on = Moment { now: inquiry.oldest, epoch: at.epoch };
+            self.seen.insert(hash, Arc::new(Seen { basis, rests_on, answer: answer.clone(), lapses_at }));
         }
         answer
     }
 
-    async fn judge_jwt(&self, claims: &Claims, kid: Option<&str>, at: Moment) -> Result<Standing, Denied> {
-        claims.check(&self.config, at.now)?;
+    async fn judge_jwt(
+        &self,
+        claims: &Claims,
+        kid: Option<&str>,
+        inquiry: &mut Inquiry,
+    ) -> Result<Standing, Denied> {
+        claims.check(&self.config, inquiry.at.now)?;
         let mut lapses_at = claims.lapses_at(&self.config);
         let issuer = if let Some(kid) = kid {
             let ring = self.ring.load();
-            let key = ring.find(kid, at.now).ok_or(Denied::BadSignature)?;
+            let key = ring.find(kid, inquiry.at.now).ok_or(Denied::BadSignature)?;
             lapses_at = key.retires_at().map_or(lapses_at, |end| end.min(lapses_at));
             Issuer::Own
         } else {
@@ -182,36 +194,34 @@ impl Identity {
         }
         drop(revoked);
         let lines = match assertion.tenant.filter(|_| issuer == Issuer::Own) {
-            Some(tenant) => self.lines_of(tenant, assertion.token_id, at).await?,
+            Some(tenant) => self.lines_of(tenant, assertion.token_id, inquiry).await?,
             None => None,
         };
-        let principal = self.stand(assertion, lines.as_deref(), at).await?;
+        let principal = self.stand(assertion, lines.as_deref(), inquiry).await?;
         Ok((principal, Some(lapses_at)))
     }
 
-    async fn judge_opaque(&self, hash: &TokenHash, at: Moment) -> Result<Standing, Denied> {
-        if self
-            .unknown
-            .get(hash)
-            .is_some_and(|asked| asked.epoch == at.epoch && at.now.since(asked.now) < FRESH_FOR)
-        {
+    async fn judge_opaque(&self, hash: &TokenHash, inquiry: &mut Inquiry) -> Result<Standing, Denied> {
+        let at = inquiry.at;
+        let is_recent = |asked: Moment| asked.epoch == at.epoch && at.now.since(asked.now) < UNKNOWN_FOR;
+        if self.unknown.get(hash).is_some_and(is_recent) {
             return Err(Denied::Unknown);
         }
-        let row = self.tokens.get(hash, at, || async {
+        let read = || async {
             let row = self.store.find_access_token_by_hash(hash.as_bytes()).await?;
             Ok(row.map(Arc::new))
-        });
-        let Some(row) = row.await? else {
+        };
+        let Some(row) = self.tokens.get(hash, inquiry, read).await? else {
             self.unknown.insert(*hash, at);
             self.tokens.forget(hash);
             return Err(Denied::Unknown);
         };
         let assertion = Assertion::of_row(&row, at.now)?;
         let lines = match assertion.tenant {
-            Some(tenant) => self.lines_of(tenant, row.id, at).await?,
+            Some(tenant) => self.lines_of(tenant, row.id, inquiry).await?,
             None => None,
         };
-        let principal = self.stand(assertion, lines.as_deref(), at).await?;
+        let principal = self.stand(assertion, lines.as_deref(), inquiry).await?;
         Ok((principal, row.expires_at))
     }
 
@@ -220,29 +230,29 @@ impl Identity {
         &self,
         assertion: Assertion,
         lines: Option<&Grants>,
-        at: Moment,
+        inquiry: &mut Inquiry,
     ) -> Result<Arc<Principal>, Denied> {
         let Some(id) = assertion.tenant else {
             return assertion.operator().map(Arc::new);
         };
-        let tenant = self.tenant(id, at).await?;
+        let tenant = self.tenant(id, inquiry).await?;
         let member = match &assertion.subject {
-            Some(subject) => self.member(id, subject, at).await?,
+            Some(subject) => self.member(id, subject, inquiry).await?,
             None => None,
         };
         assertion.principal(tenant.as_deref(), member.as_deref(), lines).map(Arc::new)
     }
 
-    async fn tenant(&self, id: TenantId, at: Moment) -> Result<Option<Arc<TenantAccess>>, Denied> {
+    async fn tenant(&self, id: TenantId, inquiry: &mut Inquiry) -> Result<Option<Arc<TenantAccess>>, Denied> {
         let read = || async { Ok(self.store.load_tenant_access(id).await?.map(Arc::new)) };
-        self.tenants.get(&id, at, read).await
+        self.tenants.get(&id, inquiry, read).await
     }
 
     async fn member(
         &self,
         tenant: TenantId,
         subject: &Subject<MemberId>,
-        at: Moment,
+        inquiry: &mut Inquiry,
     ) -> Result<Option<Arc<MemberAccess>>, Denied> {
         let read = || async {
             let found = match subject {
@@ -251,16 +261,16 @@ impl Identity {
             };
             Ok(found.map(Arc::new))
         };
-        self.members.get(&(tenant, subject.clone()), at, read).await
+        self.members.get(&(tenant, subject.clone()), inquiry, read).await
     }
 
     async fn lines_of(
         &self,
         tenant: TenantId,
         token: AccessTokenId,
-        at: Moment,
+        inquiry: &mut Inquiry,
     ) -> Result<Option<Arc<Grants>>, Denied> {
         let read = || async { Ok(self.store.load_token_grants(tenant, token).await?.map(Arc::new)) };
-        self.token_lines.get(&token, at, read).await
+        self.token_lines.get(&token, inquiry, read).await
     }
 }

@@ -14,4 +14,5 @@
 
 mod floors;
 mod harness;
+mod identity;
 mod net;
