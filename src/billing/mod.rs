@@ -14,7 +14,11 @@
 //! [`journal::Record`] with its number, an arm in [`journal::Replay`], and a line in the tests of
 //! both.
 
+pub mod adopt;
 pub mod estimate;
 pub mod journal;
+pub mod reconcile;
+pub mod recorder;
 pub mod recovery;
+mod rejected;
 pub mod settlement;

@@ -117,10 +117,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// A shared clock.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's wall clock: the only place that reads it.
+/// The machine's wall clock: the only place that reads it. wasm32 has none to read.
+#[cfg(not(target_family = "wasm"))]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+#[cfg(not(target_family = "wasm"))]
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     fn now(&self) -> Timestamp {

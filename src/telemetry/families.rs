@@ -133,6 +133,10 @@ families! {
     recorded: IntCounter = "tollway_recorder_events_total" [];
     /// Batches that the store did not take; they are tried again.
     recorder_failures: IntCounter = "tollway_recorder_failures_total" [];
+    /// Usage events that the store refused for what they say; set aside in `rejected.jsonl` beside the journal.
+    recorder_rejected: IntCounter = "tollway_recorder_rejected_total" [];
+    /// Bytes of the journal that a disk has damaged.
+    journal_damaged: IntCounter = "tollway_journal_damaged_bytes_total" [];
     /// 1 while shared counters are away and limits are kept by a local share.
     admission_degraded: IntGauge = "tollway_admission_degraded" [];
     /// Calls to the admission backend.

@@ -173,6 +173,16 @@ impl Metrics {
         self.families.recorder_failures.inc();
     }
 
+    /// A usage event was set aside.
+    pub fn recorder_rejected(&self) {
+        self.families.recorder_rejected.inc();
+    }
+
+    /// So many bytes of the journal are damaged.
+    pub fn journal_damaged(&self, bytes: u64) {
+        self.families.journal_damaged.inc_by(bytes);
+    }
+
     /// Whether limits are kept by a local share.
     pub fn admission_degraded(&self, degraded: bool) {
         self.families.admission_degraded.set(i64::from(degraded));

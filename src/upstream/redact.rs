@@ -47,9 +47,9 @@ impl Redactor {
         let mut runs: Vec<(usize, HashSet<u64>)> = Vec::new();
         for mut form in forms(secret.as_bytes()) {
             form.make_ascii_lowercase();
-            // A form of one character would mask half of every text.
             let length = form.len().min(RUN);
-            if length < 2 {
+            // Of a short secret a shorter form, or a single character, is in every text.
+            if length < secret.len().clamp(2, RUN) {
                 continue;
             }
             let hashes = form.windows(length).map(|run| hasher.hash_one(run));
@@ -178,4 +178,122 @@ fn base64(secret: &[u8], lead: usize, engine: &impl Engine) -> Vec<u8> {
     let first = (lead * 8).div_ceil(6);
     let last = padded.len() * 8 / 6;
     encoded.as_bytes()[first..last.max(first)].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: &str = "sk-proj-Ab3/xY+9=\"Qz_7 Lm\\n0pQrStUv";
+
+    fn redact(secret: &str, text: &str) -> String {
+        Redactor::new(secret).redact_text(text).into_owned()
+    }
+
+    #[test]
+    fn a_plain_key_is_masked_whole() {
+        assert_eq!(redact("sk-12345678", "key sk-12345678."), "key [redacted].");
+        assert_eq!(redact("sk-12345678", "SK-12345678 sk-12345678"), "[redacted] [redacted]");
+        assert_eq!(redact("sk-12345678", "Bearer:sk-12345678sk-12345678"), "Bearer:[redacted]");
+    }
+
+    #[test]
+    fn parts_of_eight_characters_are_masked_and_shorter_ones_stay() {
+        assert_eq!(redact("sk-1234567890", "sk-12345... ends 67890"), "[redacted]... ends 67890");
+        assert_eq!(redact("sk-1234567890", "sk-12**7890"), "sk-12**7890");
+    }
+
+    #[test]
+    fn a_short_secret_is_masked_where_it_stands_whole() {
+        assert_eq!(redact("abc", "xabcx ab bc"), "x[redacted]x ab bc");
+        assert_eq!(redact("", "nothing"), "nothing");
+        assert_eq!(Redactor::default().redact_text("nothing"), "nothing");
+    }
+
+    #[test]
+    fn text_without_the_key_is_not_copied() {
+        let redactor = Redactor::new(KEY);
+        assert!(matches!(redactor.redact(b"rate limit reached"), Cow::Borrowed(_)));
+        assert!(!redactor.finds_in(b"rate limit reached"));
+    }
+
+    #[test]
+    fn every_form_of_a_key_is_found() {
+        let hex: String = KEY.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let json = serde_json::to_string(KEY).unwrap();
+        let form: String = url::form_urlencoded::byte_serialize(KEY.as_bytes()).collect();
+        let percent = form.replace('+', "%20");
+        for text in [
+            KEY.to_owned(),
+            KEY.to_uppercase(),
+            hex.to_lowercase(),
+            hex,
+            json.replace('/', "\\/"),
+            json,
+            percent.to_lowercase(),
+            percent,
+            form,
+        ] {
+            assert_eq!(leaks(KEY, &redact(KEY, &text)), None, "{text}");
+            assert!(Redactor::new(KEY).finds_in(text.as_bytes()), "{text}");
+        }
+    }
+
+    /// A part of eight characters of `secret` that stands in `text`, in plain.
+    fn leaks(secret: &str, text: &str) -> Option<String> {
+        let chars: Vec<char> = secret.chars().collect();
+        chars.windows(RUN).map(|run| run.iter().collect::<String>()).find(|run| text.contains(run))
+    }
+
+    fn secret() -> impl Strategy<Value = String> {
+        "[a-zA-Z0-9+/=_. \"\\\\-]{8,60}"
+    }
+
+    proptest! {
+        #[test]
+        fn no_eight_characters_survive_in_plain(
+            secret in secret(),
+            before in "[ -~]{0,20}",
+            after in "[ -~]{0,20}",
+            from in any::<prop::sample::Index>(),
+        ) {
+            let from = from.index(secret.len() - RUN + 1);
+            let text = format!("{before}{}{after}", &secret[from..]);
+            let masked = redact(&secret, &text);
+            prop_assert_eq!(leaks(&secret, &masked), None, "{}", masked);
+        }
+
+        #[test]
+        fn base64_of_anything_around_it_gives_nothing_away(
+            secret in secret(),
+            before in prop::collection::vec(any::<u8>(), 0..12),
+            after in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let whole = [before.as_slice(), secret.as_bytes(), after.as_slice()].concat();
+            for encoded in [STANDARD.encode(&whole), URL_SAFE.encode(&whole)] {
+                let masked = redact(&secret, &encoded);
+                prop_assert!(masked.contains("[redacted]"));
+                // What the secret alone decides is gone but for the characters at its edges.
+                let from = (before.len() * 8).div_ceil(6);
+                let until = (before.len() + secret.len()) * 8 / 6;
+                prop_assert!(!masked.contains(&encoded[from..until]));
+                prop_assert!(masked.len() <= encoded.len() - (until - from) + MASK.len());
+            }
+        }
+
+        #[test]
+        fn masking_again_changes_nothing(secret in secret(), text in "[ -~]{0,60}") {
+            let once = redact(&secret, &format!("{text}{secret}"));
+            prop_assert_eq!(redact(&secret, &once), once);
+        }
+
+        #[test]
+        fn text_that_shares_nothing_is_left_alone(text in "[ -~]{0,200}") {
+            let secret = "\u{e4}\u{f6}\u{fc}\u{df}\u{e9}\u{e8}\u{ea}\u{eb}";
+            prop_assert_eq!(redact(secret, &text), text);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Status, headers and body → facts for the relay, and what may go on to the client.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -28,7 +28,7 @@ const X_UPSTREAM_REQUEST_ID: HeaderName = HeaderName::from_static("x-upstream-re
 
 /// The headers of an answer, behind an allow-list: cookies, server names, account ids and the like
 /// stay here.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ReplyHeaders {
     all: HeaderMap,
     redactor: Redactor,
@@ -72,6 +72,12 @@ impl ReplyHeaders {
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         reset::from_headers(&self.all, now)
+    }
+}
+
+impl fmt::Debug for ReplyHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.for_client()).finish()
     }
 }
 

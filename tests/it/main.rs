@@ -13,6 +13,11 @@
 )]
 
 mod floors;
+mod billing;
+mod crash;
 mod harness;
 mod identity;
 mod net;
+mod upstream;
+
+mod wire;

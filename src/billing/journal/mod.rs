@@ -16,9 +16,11 @@
 //! | `sync` | the thread that syncs and preallocates |
 //! | `read` | the reading side, same for the recorder and for start-up |
 //! | `replay` | records → what is open |
+//! | `inspect` | a look without owning: what waits for the store |
 //! | `open` | lock, replica id, scan, settlement of what was interrupted |
 
 mod frame;
+mod inspect;
 mod open;
 mod read;
 mod record;
@@ -30,6 +32,8 @@ mod write;
 
 use std::{io, path::PathBuf, time::Duration};
 
+pub use inspect::{Waiting, waiting};
+pub(in crate::billing) use open::mark_adopted;
 pub use open::{OpenHold, RecentAttempt, Recovered};
 pub use read::{Chunk, Position, Reader};
 pub use record::{AttemptStart, Begin, MAX_ATTEMPTS, MAX_NAME_BYTES, OpenRequest, Record};

@@ -36,6 +36,7 @@ use crate::{
 
 const LOCK: &str = "lock";
 const REPLICA: &str = "replica";
+const ADOPTED: &str = "adopted";
 
 /// What the last life of this journal left behind.
 #[derive(Debug, Default)]
@@ -84,7 +85,23 @@ pub struct RecentAttempt {
     pub is_last: bool,
 }
 
+/// Leaves a note for people that all of a journal is in the store. A replica that starts there after
+/// all goes on with an empty journal.
+///
+/// # Errors
+///
+/// The system's.
+pub fn mark_adopted(dir: &Path, at: Timestamp) -> io::Result<()> {
+    segment::replace(dir, ADOPTED, format!("{at}\n").as_bytes())
+}
+
 impl Journal {
+    /// Whether `dir` is a journal's directory.
+    #[must_use]
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join(REPLICA).is_file()
+    }
+
     /// Opens the journal in `config.dir`, which is made where there is none, and settles what its
     /// last life left open.
     ///
@@ -115,6 +132,9 @@ impl Journal {
         let journal = Self::start(shared, |shared: Arc<Shared>| SyncThread::start(shared, next_number))?;
         let recovered = scan.settle(&journal)?;
         journal.sync()?;
+        if std::fs::remove_file(journal.dir().join(ADOPTED)).is_ok() {
+            tracing::warn!("this journal had been adopted; its replica is back");
+        }
         Ok((journal, recovered))
     }
 }

@@ -119,10 +119,45 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Whether it holds an end, readable or not.
+    /// How many ends it holds, readable or not.
     #[must_use]
-    pub fn has_ends(&self) -> bool {
-        !self.events.is_empty() || !self.unreadable.is_empty()
+    pub fn ends(&self) -> usize {
+        self.events.len() + self.unreadable.len()
+    }
+
+    /// Joins what was read next.
+    pub fn append(&mut self, next: Self) {
+        self.events.extend(next.events);
+        self.unreadable.extend(next.unreadable);
+        self.bytes += next.bytes;
+        self.damaged_bytes += next.damaged_bytes;
+        self.last_at = self.last_at.max(next.last_at);
+        self.to = next.to;
+    }
+
+    fn take(&mut self, replay: &mut Replay, segment: u64, found: &Found<'_>) {
+        let frame = match found {
+            Found::Frame(frame) => frame,
+            Found::Damage(bytes) => {
+                self.damaged_bytes += *bytes as u64;
+                return;
+            }
+        };
+        match replay.apply(segment, frame) {
+            Ok(Applied::Ended) => self.take_end(frame),
+            // An orphan is a request of a former life that start-up has settled.
+            Ok(Applied::Open | Applied::Orphan) => {}
+            Err(_) => self.damaged_bytes += frame.size() as u64,
+        }
+    }
+
+    fn take_end(&mut self, frame: &Frame<'_>) {
+        self.bytes += frame.size() as u64;
+        self.last_at = frame.at;
+        match frame.parse() {
+            Ok(Record::End(event)) => self.events.push(*event),
+            Ok(_) | Err(_) => self.unreadable.push(frame.payload().to_vec()),
+        }
     }
 }
 
@@ -138,20 +173,36 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Starts where the store has everything before.
+    /// Reads on from `stored`, before which the store has everything. What stands before it is
+    /// looked at for requests still open. Blocks on the disk.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn at_cursor(journal: Journal) -> io::Result<Self> {
-        let position = Position::load(journal.dir())?;
-        Ok(Self {
+    pub fn starting_at(journal: Journal, stored: Position) -> io::Result<Self> {
+        let mut reader = Self {
             journal,
-            position,
+            position: Position::default(),
             replay: Replay::default(),
             last_at: BTreeMap::new(),
             buffer: Vec::new(),
-        })
+        };
+        while let Some(extent) = reader.journal.extent_from(reader.position.segment)
+            && extent.number <= stored.segment
+        {
+            reader.position = Position { segment: extent.number, offset: 0 };
+            if extent.number == stored.segment {
+                reader.read_segment(stored.offset.min(extent.written), usize::MAX, None)?;
+                return Ok(reader);
+            }
+            reader.read_segment(extent.written, usize::MAX, None)?;
+            if !extent.is_sealed {
+                return Ok(reader);
+            }
+            reader.position.segment += 1;
+        }
+        reader.position.offset = 0;
+        Ok(reader)
     }
 
     /// Where reading goes on.
@@ -171,7 +222,7 @@ impl Reader {
             if extent.number != self.position.segment {
                 self.position = Position { segment: extent.number, offset: 0 };
             }
-            let is_filled = self.read_segment(extent.written, max_events, &mut chunk)?;
+            let is_filled = self.read_segment(extent.written, max_events, Some(&mut chunk))?;
             if is_filled || !extent.is_sealed {
                 break;
             }
@@ -183,8 +234,13 @@ impl Reader {
         Ok(chunk)
     }
 
-    /// True: the chunk has all it may have.
-    fn read_segment(&mut self, written: u64, max_events: usize, chunk: &mut Chunk) -> io::Result<bool> {
+    /// Reads on up to offset `written`. True: the chunk has all it may have.
+    fn read_segment(
+        &mut self,
+        written: u64,
+        max_events: usize,
+        mut chunk: Option<&mut Chunk>,
+    ) -> io::Result<bool> {
         if self.position.offset >= written {
             return Ok(false);
         }
@@ -193,13 +249,15 @@ impl Reader {
         let (replay, last_at) = (&mut self.replay, self.last_at.entry(segment).or_default());
         let mut is_filled = false;
         let end = read_frames(&file, self.position.offset, written, &mut self.buffer, |_, found| {
-            match found {
-                Found::Damage(bytes) => chunk.damaged_bytes += bytes as u64,
-                Found::Frame(frame) => {
-                    *last_at = frame.at.max(*last_at);
-                    take(replay, segment, &frame, chunk);
-                    is_filled = chunk.events.len() + chunk.unreadable.len() >= max_events;
+            if let Found::Frame(frame) = found {
+                *last_at = frame.at.max(*last_at);
+            }
+            match chunk.as_deref_mut() {
+                Some(chunk) => {
+                    chunk.take(replay, segment, &found);
+                    is_filled = chunk.ends() >= max_events;
                 }
+                None => replay_only(replay, segment, &found),
             }
             if is_filled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -247,19 +305,9 @@ impl Reader {
     }
 }
 
-fn take(replay: &mut Replay, segment: u64, frame: &Frame<'_>, chunk: &mut Chunk) {
-    match replay.apply(segment, frame) {
-        Ok(Applied::Ended) => {
-            chunk.bytes += frame.size() as u64;
-            chunk.last_at = frame.at;
-            match frame.parse() {
-                Ok(Record::End(event)) => chunk.events.push(*event),
-                Ok(_) | Err(_) => chunk.unreadable.push(frame.payload().to_vec()),
-            }
-        }
-        // An orphan is a request of a former life that start-up has settled: its begin stands
-        // before the cursor.
-        Ok(Applied::Open | Applied::Orphan) => {}
-        Err(_) => chunk.damaged_bytes += frame.size() as u64,
+fn replay_only(replay: &mut Replay, segment: u64, found: &Found<'_>) {
+    if let Found::Frame(frame) = found {
+        // What cannot be read was reported when the store was given what it could read.
+        let _ = replay.apply(segment, frame);
     }
 }

@@ -234,3 +234,6 @@ impl Pass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,10 +157,7 @@ impl StreamFilter {
         if self.pass.facts.terminal {
             return Ok(());
         }
-        let result = self.begin(chunk).and_then(|()| {
-            let pass = &mut self.pass;
-            self.decoder.push(chunk, |frame| pass.frame(&frame, out))
-        });
+        let result = self.read(chunk, out);
         // What follows `[DONE]` is nobody's business, broken or not.
         let result = if self.pass.facts.terminal { Ok(()) } else { result };
         self.fault = result.clone().err();
@@ -203,17 +200,27 @@ impl StreamFilter {
         &self.pass.facts
     }
 
-    /// Makes sure that a field or a comment comes first: servers that ignore `stream`, and proxies with a
-    /// page of their own, answer 200 as well.
-    fn begin(&mut self, chunk: &[u8]) -> Result<(), StreamFault> {
+    /// Servers that ignore `stream`, and proxies with a page of their own, answer 200 as well: the first
+    /// byte that is no blank must begin a field or a comment.
+    fn read(&mut self, chunk: &[u8], out: &mut BytesMut) -> Result<(), StreamFault> {
+        let pass = &mut self.pass;
+        let mut on_frame = |frame: Frame<'_>| pass.frame(&frame, out);
         if self.has_begun {
-            return Ok(());
+            return self.decoder.push(chunk, on_frame);
         }
-        let is_nothing = |byte: &&u8| byte.is_ascii_whitespace() || "\u{feff}".as_bytes().contains(byte);
-        let Some(first) = chunk.iter().find(|byte| !is_nothing(byte)) else { return Ok(()) };
-        self.has_begun = true;
-        // data, event, id, retry, comment
-        if matches!(first, b'd' | b'e' | b'i' | b'r' | b':') { Ok(()) } else { Err(StreamFault::NotAStream) }
+        let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || "\u{feff}".as_bytes().contains(byte);
+        let lead = chunk.iter().take_while(|byte| is_nothing(byte)).count();
+        let (lead, rest) = chunk.split_at(lead);
+        self.decoder.push(lead, &mut on_frame)?;
+        match rest.first() {
+            None => Ok(()),
+            // data, event, id, retry, comment
+            Some(b'd' | b'e' | b'i' | b'r' | b':') => {
+                self.has_begun = true;
+                self.decoder.push(rest, on_frame)
+            }
+            Some(_) => Err(StreamFault::NotAStream),
+        }
     }
 }
 
@@ -282,3 +289,6 @@ impl Pass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

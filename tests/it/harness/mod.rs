@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod proxy;
+pub mod scene;
 pub mod server;
 pub mod services;
 pub mod upstream;

@@ -13,6 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tollway::app::config::{Overrides, Settings, load_from};
 
 use super::{
     client::Caller,
@@ -84,6 +85,12 @@ impl Setup {
     /// Where the server keeps its files.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// The settings as the server will read them.
+    pub fn settings(&self) -> Settings {
+        let read = load_from(&Overrides::default(), self.variables.iter().cloned(), self.dir.path());
+        read.expect("valid settings").0
     }
 
     /// The binary with these settings and no others, to run a command beside or before the server.

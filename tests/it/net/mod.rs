@@ -1,9 +1,13 @@
 //! The guarded client against real sockets: servers that are written byte by byte.
 
 mod cancel;
+mod compressed;
 mod connections;
 mod framing;
 mod guard;
+mod hostile;
+mod http2;
+mod tls;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

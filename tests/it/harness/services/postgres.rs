@@ -236,7 +236,6 @@ fn serve(dir: &Path, port: u16) -> Result<Daemon, String> {
         "max_connections=400",
         "shared_buffers=64MB",
         "fsync=off",
-        "synchronous_commit=off",
         "full_page_writes=off",
         "timezone=UTC",
     ] {

@@ -1,0 +1,3 @@
+//! Processes killed at a bad moment.
+
+mod journal;

@@ -1,0 +1,375 @@
+//! What a server is to know before a test: providers, keys, models, routes, and always two tenants.
+//!
+//! Written through the library into the server's own store, before it boots or beside it; a running server
+//! takes changes over as it does those of another replica. Tests of the admin API use that instead.
+
+use std::sync::{Arc, LazyLock};
+
+use tollway::{
+    app::files,
+    domain::{
+        clock::{Clock, Entropy, SharedClock, SharedEntropy, SystemClock, Timestamp},
+        grant::{Effect, Grant, GrantSubject, Pattern},
+        ids::{GrantId, KeyId, LedgerEntryId, ModelId, ProviderId, RouteId, TenantId},
+        key::{Key, KeyState},
+        ledger::{LedgerEntry, LedgerKind},
+        limits::Limits,
+        model::{Capabilities, Model, Route},
+        money::Nanos,
+        price::Prices,
+        principal::Role,
+        provider::{ApiFormat, AuthStyle, Provider, Tier, Timeouts, Transport},
+        secret::Secret,
+        tenant::{BillingMode, Tenant},
+    },
+    identity::{Identity, IdentityConfig, NewToken, TokenForm},
+    store::{DatabaseUrl, Store, StoreConfig, Tx, VaultKey},
+    upstream::key_purpose,
+    vault::{MasterKey, OsEntropy, SealedDataKey, Vault},
+};
+
+use super::{
+    server::{MASTER_KEY, Setup},
+    upstream::Upstream,
+};
+
+/// The public model of [`Scene::ordinary`].
+pub const MODEL: &str = "house-large";
+/// The upstream key of [`Scene::ordinary`].
+pub const UPSTREAM_KEY: &str = "sk-ordinary-upstream-key-4711";
+/// What [`MODEL`] sells for: 2 and 6 units per million tokens.
+pub static PRICES: LazyLock<Prices> = LazyLock::new(|| Prices {
+    input: Some(Nanos::new(2 * Nanos::PER_UNIT)),
+    output: Some(Nanos::new(6 * Nanos::PER_UNIT)),
+    ..Prices::default()
+});
+
+/// A tenant and an access token of it.
+#[derive(Debug, Clone)]
+pub struct TenantHandle {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// An opaque access token that may use what the tenant may.
+    pub token: String,
+}
+
+/// The usual case, in two tenants.
+pub struct Ordinary {
+    /// Stands for the scripted upstream.
+    pub provider: Provider,
+    /// Its only key, [`UPSTREAM_KEY`].
+    pub key: Key,
+    /// [`MODEL`]
+    pub model: Model,
+    /// From the model to the provider.
+    pub route: Route,
+    /// The tenant that tests act for.
+    pub a: TenantHandle,
+    /// The tenant that must not notice.
+    pub b: TenantHandle,
+}
+
+/// The store of a server, open for setting things up.
+pub struct Scene {
+    /// The durable facts.
+    pub store: Store,
+    /// Seals as the server does.
+    pub vault: Arc<Vault>,
+    /// Issues access tokens the server takes.
+    pub identity: Identity,
+    clock: SystemClock,
+    entropy: OsEntropy,
+}
+
+impl Scene {
+    /// Opens the store that `setup` names, with this build's schema.
+    pub async fn open(setup: &Setup) -> Self {
+        let settings = setup.settings();
+        let url = match &settings.database.url {
+            Some(url) => DatabaseUrl::Postgres(url.secret.clone()),
+            None => DatabaseUrl::Sqlite(files::database(&settings)),
+        };
+        files::make_data_dir(&settings.data.dir).expect("make the data directory");
+        let store = Store::connect(&StoreConfig::new(url)).await.expect("open the store");
+        store.migrate().await.expect("migrate");
+        let entropy: SharedEntropy = Arc::new(OsEntropy);
+        let clock: SharedClock = Arc::new(SystemClock);
+        let master =
+            MasterKey::from_base64("the harness", &Secret::new(MASTER_KEY.into())).expect("a master key");
+        let vault = Arc::new(open_vault(&store, &master, &entropy).await);
+        let config = IdentityConfig::default();
+        let identity = Identity::try_new(config, store.clone(), Arc::clone(&vault), clock, entropy);
+        let identity = identity.expect("set identity up");
+        identity.start().await.expect("make signing keys");
+        Self { store, vault, identity, clock: SystemClock, entropy: OsEntropy }
+    }
+
+    /// One provider before `upstream`, one key, one model with prices, two tenants that may use everything.
+    pub async fn ordinary(&self, upstream: &Upstream) -> Ordinary {
+        self.ordinary_at(&upstream.base_url()).await
+    }
+
+    /// As [`Scene::ordinary`], with the upstream's base URL, perhaps a proxy's.
+    pub async fn ordinary_at(&self, base_url: &str) -> Ordinary {
+        let provider = self.provider("house", base_url, |_| ()).await;
+        let key = self.key(&provider, "first", UPSTREAM_KEY, |_| ()).await;
+        let model = self.model(MODEL, |_| ()).await;
+        let route = self.route(&model, &provider, |_| ()).await;
+        let a = self.tenant("acme", |_| ()).await;
+        let b = self.tenant("globex", |_| ()).await;
+        Ordinary { provider, key, model, route, a, b }
+    }
+
+    /// Adds a provider; `adjust` changes what is not as usual.
+    pub async fn provider(&self, name: &str, base_url: &str, adjust: impl FnOnce(&mut Provider)) -> Provider {
+        let now = self.clock.now();
+        let mut provider = Provider {
+            id: ProviderId::generate(now, self.entropy.id_bytes()),
+            name: name.into(),
+            base_url: base_url.into(),
+            format: ApiFormat::OpenAiChat,
+            auth: AuthStyle::Bearer,
+            tier: Tier::default(),
+            transport: Transport::default(),
+            headers: std::collections::BTreeMap::new(),
+            timeouts: Timeouts::default(),
+            enabled: true,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        adjust(&mut provider);
+        self.commit(async |tx| tx.add_provider(&provider).await).await;
+        provider
+    }
+
+    /// Adds an upstream key.
+    pub async fn key(
+        &self,
+        provider: &Provider,
+        label: &str,
+        secret: &str,
+        adjust: impl FnOnce(&mut Key),
+    ) -> Key {
+        let now = self.clock.now();
+        let id = KeyId::generate(now, self.entropy.id_bytes());
+        let plain = Secret::new(secret.into());
+        let mut key = Key {
+            id,
+            provider_id: provider.id,
+            tenant_id: None,
+            label: label.into(),
+            secret: self.vault.seal(&key_purpose(id), &plain).expect("seal"),
+            fingerprint: self.vault.fingerprint(&plain),
+            priority: 0,
+            weight: 1,
+            limits: Limits::default(),
+            base_url: None,
+            params: std::collections::BTreeMap::new(),
+            state: KeyState::default(),
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        adjust(&mut key);
+        self.commit(async |tx| tx.add_key(&key).await).await;
+        key
+    }
+
+    /// Adds a public model that sells at [`PRICES`].
+    pub async fn model(&self, name: &str, adjust: impl FnOnce(&mut Model)) -> Model {
+        let now = self.clock.now();
+        let mut model = Model {
+            id: ModelId::generate(now, self.entropy.id_bytes()),
+            name: name.into(),
+            capabilities: Capabilities {
+                tools: true,
+                vision: true,
+                json_schema: true,
+                ..Capabilities::default()
+            },
+            context_tokens: Some(128_000),
+            max_output_tokens: Some(16_000),
+            prices: *PRICES,
+            enabled: true,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        adjust(&mut model);
+        self.commit(async |tx| tx.add_model(&model).await).await;
+        model
+    }
+
+    /// Adds a route, to an upstream model named `upstream-` and the public name.
+    pub async fn route(&self, model: &Model, provider: &Provider, adjust: impl FnOnce(&mut Route)) -> Route {
+        let now = self.clock.now();
+        let mut route = Route {
+            id: RouteId::generate(now, self.entropy.id_bytes()),
+            model_id: model.id,
+            provider_id: provider.id,
+            upstream_model: format!("upstream-{}", model.name),
+            priority: 0,
+            weight: 1,
+            cost: Prices { input: Some(Nanos::new(Nanos::PER_UNIT)), ..*PRICES },
+            capabilities: None,
+            enabled: true,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        adjust(&mut route);
+        self.commit(async |tx| tx.add_route(&route).await).await;
+        route
+    }
+
+    /// Adds a tenant that may use every model, with an access token.
+    pub async fn tenant(&self, name: &str, adjust: impl FnOnce(&mut Tenant)) -> TenantHandle {
+        let now = self.clock.now();
+        let mut tenant = Tenant {
+            id: TenantId::generate(now, self.entropy.id_bytes()),
+            name: name.into(),
+            limits: Limits::default(),
+            billing: BillingMode::default(),
+            enabled: true,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        adjust(&mut tenant);
+        self.commit(async |tx| tx.add_tenant(&tenant).await).await;
+        self.grant(tenant.id, "*").await;
+        let token = self.token(tenant.id, |_| ()).await;
+        TenantHandle { tenant, token }
+    }
+
+    /// Lets a tenant use the models that fit `pattern`.
+    pub async fn grant(&self, tenant_id: TenantId, pattern: &str) -> Grant {
+        let now = self.clock.now();
+        let grant = Grant {
+            id: GrantId::generate(now, self.entropy.id_bytes()),
+            tenant_id,
+            subject: GrantSubject::Tenant,
+            pattern: Pattern::parse(pattern).expect("a pattern"),
+            effect: Effect::Allow,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        };
+        self.commit(async |tx| tx.add_grant(&grant).await).await;
+        grant
+    }
+
+    /// Issues an access token of a tenant: opaque, of a member's role, lasting, unless `adjust` says otherwise.
+    pub async fn token(&self, tenant: TenantId, adjust: impl FnOnce(&mut NewToken)) -> String {
+        self.issue(Some(tenant), Role::Member, adjust).await
+    }
+
+    /// Issues an access token of an operator, for the admin API.
+    pub async fn operator_token(&self) -> String {
+        self.issue(None, Role::Operator, |_| ()).await
+    }
+
+    /// Books money paid in.
+    pub async fn top_up(&self, tenant_id: TenantId, amount: Nanos) {
+        let now = self.clock.now();
+        let entry = LedgerEntry {
+            id: LedgerEntryId::generate(now, self.entropy.id_bytes()),
+            tenant_id,
+            kind: LedgerKind::TopUp,
+            amount,
+            event_id: None,
+            note: "paid in".into(),
+            actor: "system".into(),
+            created_at: now,
+        };
+        self.commit(async |tx| tx.add_ledger_entry(&entry).await.map(|_| ())).await;
+    }
+
+    /// Closes the store. An `SQLite` file is then the server's alone.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+
+    /// The wall clock, as the server has it.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn issue(
+        &self,
+        tenant: Option<TenantId>,
+        role: Role,
+        adjust: impl FnOnce(&mut NewToken),
+    ) -> String {
+        let mut new = NewToken {
+            tenant,
+            member: None,
+            name: "made for a test".into(),
+            form: TokenForm::Opaque,
+            role,
+            grants: None,
+            limits: Limits::default(),
+            expires_at: None,
+        };
+        adjust(&mut new);
+        let (_, text) = self.identity.issue(new).await.expect("issue an access token");
+        text.expose().to_owned()
+    }
+
+    async fn commit(&self, change: impl AsyncFnOnce(&mut Tx) -> Result<(), tollway::store::StoreError>) {
+        let mut tx = self.store.begin().await.expect("begin");
+        change(&mut tx).await.expect("a change the store takes");
+        tx.commit().await.expect("commit");
+    }
+}
+
+/// Opens the store's data keys, making the first as a server does.
+async fn open_vault(store: &Store, master: &MasterKey, entropy: &SharedEntropy) -> Vault {
+    if store.list_vault_keys().await.expect("read data keys").is_empty() {
+        let made = Vault::new_data_key(1, master, &**entropy).expect("make a data key");
+        let key = VaultKey { id: made.id, sealed: made.sealed, active: true, created_at: SystemClock.now() };
+        let mut tx = store.begin().await.expect("begin");
+        tx.add_vault_key(&key).await.expect("keep the data key");
+        tx.commit().await.expect("commit");
+    }
+    let keys = store.list_vault_keys().await.expect("read data keys");
+    let active = keys.iter().find(|key| key.active).expect("an active data key").id;
+    let sealed: Vec<_> =
+        keys.into_iter().map(|key| SealedDataKey { id: key.id, sealed: key.sealed }).collect();
+    Vault::open(master, &sealed, active, Arc::clone(entropy)).expect("open the vault")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::server::Production;
+
+    async fn is_readable(setup: &Setup) {
+        let scene = Scene::open(setup).await;
+        let made = scene.ordinary_at("http://127.0.0.1:9/v1").await;
+        scene.top_up(made.a.tenant.id, Nanos::new(5)).await;
+        scene.close().await;
+
+        let scene = Scene::open(setup).await;
+        let principal = scene.identity.verify(&made.a.token).await.unwrap();
+        assert_eq!(principal.tenant.as_ref().unwrap().id, made.a.tenant.id);
+        assert!(principal.allows(MODEL));
+        let key = scene.store.lookup_key(made.key.id).await.unwrap().unwrap();
+        let plain = scene.vault.unseal(&key_purpose(key.id), &key.secret).unwrap();
+        assert_eq!(plain.expose(), UPSTREAM_KEY);
+        assert_eq!(scene.store.lookup_balance(made.a.tenant.id).await.unwrap(), Nanos::new(5));
+        assert_eq!(scene.store.lookup_balance(made.b.tenant.id).await.unwrap(), Nanos::ZERO);
+    }
+
+    #[tokio::test]
+    async fn what_is_set_up_is_what_a_server_finds_alone() {
+        is_readable(&Setup::alone()).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_set_up_is_what_a_server_finds_in_production() {
+        let production = Production::start().await;
+        is_readable(&production.replica()).await;
+    }
+}

@@ -1,0 +1,4 @@
+//! The wire floor against recorded traffic.
+
+mod openai_chat;
+mod recordings;
