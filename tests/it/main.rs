@@ -12,9 +12,9 @@
     reason = "a test that cannot go on says so by panicking, its helpers too"
 )]
 
-mod floors;
 mod billing;
 mod crash;
+mod floors;
 mod harness;
 mod identity;
 mod net;
