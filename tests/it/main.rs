@@ -18,6 +18,6 @@ mod floors;
 mod harness;
 mod identity;
 mod net;
+mod sdk;
 mod upstream;
-
 mod wire;
