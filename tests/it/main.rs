@@ -19,5 +19,6 @@ mod harness;
 mod identity;
 mod net;
 mod sdk;
+mod store;
 mod upstream;
 mod wire;
