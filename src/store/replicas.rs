@@ -35,7 +35,7 @@ impl TryFrom<ReplicaRow> for Replica {
 
     fn try_from(row: ReplicaRow) -> Result<Self, StoreError> {
         let id = ReplicaId::from_uuid(row.id);
-        let cell = Cell::of("replicas", id);
+        let cell = Cell::of("replicas", &id);
         Ok(Self {
             id,
             build: row.build,

@@ -100,10 +100,10 @@ async fn a_set_up_token_is_taken_by_one_of_many(store: OwnStore) {
     let tenant = added_tenant(&store, "t").await;
     let token = AccessToken { kind: AccessTokenKind::Setup, tenant_id: None, ..fixtures::token(&tenant) };
     commit!(store, add_access_token(&token, Some(&HASH)));
-    let takers = (0..8).map(|_| async { commit!(store, take_setup_token(&HASH, NOW)) });
-    let taken: Vec<AccessToken> =
-        futures_util::future::join_all(takers).await.into_iter().flatten().collect();
-    assert_eq!(taken, [AccessToken { revoked_at: Some(NOW), ..token }]);
+    let callers = (0..8).map(|_| async { commit!(store, take_setup_token(&HASH, NOW)) });
+    let winners: Vec<AccessToken> =
+        futures_util::future::join_all(callers).await.into_iter().flatten().collect();
+    assert_eq!(winners, [AccessToken { revoked_at: Some(NOW), ..token }]);
 }
 
 async fn a_lapsed_or_ordinary_token_sets_nothing_up(store: OwnStore) {

@@ -158,7 +158,7 @@ async fn every_unique_field_is_named_when_it_is_taken(store: OwnStore) {
     assert_eq!(taken(begin().await.add_tenant(&fixtures::tenant("t")).await), "tenants.name");
     assert_eq!(taken(begin().await.add_model(&fixtures::model("m")).await), "models.name");
     let mut same_label = fixtures::key(&provider, "k");
-    same_label.fingerprint = "another".to_owned();
+    "another".clone_into(&mut same_label.fingerprint);
     assert_eq!(taken(begin().await.add_key(&same_label).await), "keys.label");
     let mut same_secret = fixtures::key(&provider, "other");
     same_secret.fingerprint.clone_from(&key.fingerprint);
@@ -170,7 +170,7 @@ async fn every_unique_field_is_named_when_it_is_taken(store: OwnStore) {
     assert_eq!(taken(begin().await.add_member(&fixtures::member(&tenant, "ann")).await), "members.subject");
 
     let mut other = added_provider(&store, "other").await;
-    other.name = "p".to_owned();
+    "p".clone_into(&mut other.name);
     assert_eq!(taken(begin().await.update_provider(&other, 1).await), "providers.name");
     // The same label and secret in another pool are nobody's business.
     commit!(store, add_key(&fixtures::key(&other, "k")));
@@ -210,15 +210,15 @@ async fn lists_come_in_pages_in_order_of_id(store: OwnStore) {
 async fn filters_narrow_a_list(store: OwnStore) {
     let (a, b) = (added_provider(&store, "a").await, added_provider(&store, "b").await);
     let (t, u) = (added_tenant(&store, "t").await, added_tenant(&store, "u").await);
-    let (m, n) = (fixtures::model("m"), fixtures::model("n"));
+    let (one, two) = (fixtures::model("m"), fixtures::model("n"));
     let (plain, mut owned) = (fixtures::key(&a, "plain"), fixtures::key(&b, "owned"));
     owned.tenant_id = Some(t.id);
-    let (ma, nb) = (fixtures::route(&m, &a), fixtures::route(&n, &b));
+    let (ma, nb) = (fixtures::route(&one, &a), fixtures::route(&two, &b));
     let (ann, bob) = (fixtures::member(&t, "ann"), fixtures::member(&u, "bob"));
     commit!(
         store,
-        add_model(&m),
-        add_model(&n),
+        add_model(&one),
+        add_model(&two),
         add_key(&plain),
         add_key(&owned),
         add_route(&ma),
@@ -233,11 +233,11 @@ async fn filters_narrow_a_list(store: OwnStore) {
     assert_eq!(keys(KeyFilter { tenant_id: Some(t.id), ..KeyFilter::default() }).await, [owned]);
     assert_eq!(keys(KeyFilter { provider_id: Some(a.id), tenant_id: Some(t.id) }).await, []);
     let routes = async |filter: RouteFilter| store.list_routes(&filter, all).await.unwrap();
-    assert_eq!(routes(RouteFilter { model_id: Some(m.id), provider_id: None }).await, [ma]);
+    assert_eq!(routes(RouteFilter { model_id: Some(one.id), provider_id: None }).await, [ma]);
     assert_eq!(routes(RouteFilter { model_id: None, provider_id: Some(b.id) }).await, [nb]);
     let members = async |filter: MemberFilter| store.list_members(&filter, all).await.unwrap();
     assert_eq!(members(MemberFilter { tenant_id: Some(u.id) }).await, [bob]);
-    assert_eq!(store.list_models(all).await.unwrap(), [m, n]);
+    assert_eq!(store.list_models(all).await.unwrap(), [one, two]);
     assert_eq!(store.list_tenants(all).await.unwrap(), [t, u]);
 }
 

@@ -111,7 +111,7 @@ async fn a_foreign_jwt_is_revoked_until_it_lapses(store: OwnStore) {
     let both = [first.clone(), second.clone()];
     assert_eq!(store.list_revocations(None, later(10)).await.unwrap(), both);
     assert_eq!(store.list_revocations(Some(later(5)), later(10)).await.unwrap(), [second]);
-    assert_eq!(store.list_revocations(None, later(50)).await.unwrap(), [first.clone()]);
+    assert_eq!(store.list_revocations(None, later(50)).await.unwrap(), std::slice::from_ref(&first));
     assert_eq!(commit!(store, remove_lapsed_revocations(later(51))), 1);
     assert_eq!(store.list_revocations(None, NOW).await.unwrap(), [first]);
 }

@@ -106,9 +106,9 @@ async fn lines_of_one_subject_are_not_anothers(store: OwnStore) {
     let [_, of_ann, of_token, _] = &lines;
     let listed = async |filter: GrantFilter| store.list_grants(&filter, Page::first(9)).await.unwrap();
     let filter = GrantFilter { member_id: Some(ann.id), ..GrantFilter::default() };
-    assert_eq!(listed(filter).await, [of_ann.clone()]);
+    assert_eq!(listed(filter).await, std::slice::from_ref(of_ann));
     let filter = GrantFilter { token_id: Some(token.id), ..GrantFilter::default() };
-    assert_eq!(listed(filter).await, [of_token.clone()]);
+    assert_eq!(listed(filter).await, std::slice::from_ref(of_token));
     let filter = GrantFilter { tenant_id: Some(t.id), ..GrantFilter::default() };
     assert_eq!(listed(filter).await, lines[..3]);
     let own = |text| Some(Grants { allow: vec![pattern(text)], deny: vec![] });
