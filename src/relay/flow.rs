@@ -51,7 +51,10 @@ enum State {
     },
     Passing(Box<Passing>),
     /// The client has everything; the connection is read to its end.
-    Draining { body: net::Body, timer: Pin<Box<Sleep>> },
+    Draining {
+        body: net::Body,
+        timer: Pin<Box<Sleep>>,
+    },
     /// The last piece, given when the key of a broken answer has been cooled.
     Closing {
         cooling: Pin<Box<dyn Future<Output = ()>>>,
