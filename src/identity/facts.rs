@@ -1,7 +1,7 @@
 //! Facts of the store, read through and remembered.
 //!
 //! A fact is fresh while nothing that identity depends on has changed (the epoch, raised by
-//! `refresh`) and for [`FRESH_FOR`] at most, should the news of a change never arrive. A fact
+//! `refresh`) and for five minutes at most, should the news of a change never arrive. A fact
 //! that is not fresh is read again at its next use, once for all who ask at that moment. When
 //! the store does not answer, the last known fact goes on being used, up to a bound; what was
 //! never known is refused as unchecked, not as wrong.
@@ -28,11 +28,26 @@ use crate::{
     store::StoreError,
 };
 
-/// A fact is read again after this even when no change was announced. Well below the bound for
-/// last known facts: the difference is the outage that every token in use survives.
-pub(super) const FRESH_FOR: Duration = Duration::from_secs(5 * 60);
+/// A fact is read again after this even when no change was announced.
+const FRESH_FOR: Duration = Duration::from_secs(5 * 60);
 /// How long the store is waited for where a last known fact would do.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How old facts may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// Before they are read again.
+    pub(super) fresh_for: Duration,
+    /// While the store is away.
+    pub(super) max_stale: Duration,
+}
+
+impl Bounds {
+    /// The difference of both is the outage that every token in use survives: at least half.
+    pub(super) fn within(max_stale: Duration) -> Self {
+        Self { fresh_for: FRESH_FOR.min(max_stale / 2), max_stale }
+    }
+}
 
 /// The moment at which facts are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +110,7 @@ impl Reachability {
 /// Facts of one kind by key, bounded.
 pub(super) struct Facts<K, V> {
     slots: Cache<K, Arc<Slot<V>>>,
-    max_stale: Duration,
+    bounds: Bounds,
     store: Arc<Reachability>,
 }
 
@@ -114,8 +129,8 @@ struct Known<V> {
 
 impl<V: Clone> Slot<V> {
     /// A reading that failed or is under way serves the same epoch.
-    fn serves(&self, at: Moment) -> bool {
-        let is_recent = |known: &Known<V>| at.now.since(known.read_at) < FRESH_FOR;
+    fn serves(&self, at: Moment, fresh_for: Duration) -> bool {
+        let is_recent = |known: &Known<V>| at.now.since(known.read_at) < fresh_for;
         self.epoch == at.epoch && self.reading.get().is_none_or(is_recent)
     }
 
@@ -130,8 +145,8 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    pub(super) fn new(entries: u64, max_stale: Duration, store: Arc<Reachability>) -> Self {
-        Self { slots: Cache::new(entries.max(1)), max_stale, store }
+    pub(super) fn new(entries: u64, bounds: Bounds, store: Arc<Reachability>) -> Self {
+        Self { slots: Cache::new(entries.max(1)), bounds, store }
     }
 
     /// The fact of `key`, read by `read` unless it is fresh.
@@ -151,7 +166,7 @@ where
         if let Some(known) = slot.reading.get() {
             return Ok(inquiry.given(known));
         }
-        let before = slot.before.as_ref().filter(|known| at.now.since(known.read_at) < self.max_stale);
+        let before = slot.before.as_ref().filter(|known| at.now.since(known.read_at) < self.bounds.max_stale);
         if !self.store.is_away(at.now)
             && let Some(known) = self.read(&slot, at.now, before.is_some(), read).await
         {
@@ -194,14 +209,14 @@ where
 
     /// The slot that serves `at`, a new one in place of one that no longer does.
     fn slot(&self, key: &K, at: Moment) -> Arc<Slot<V>> {
-        if let Some(slot) = self.slots.get(key).filter(|slot| slot.serves(at)) {
+        if let Some(slot) = self.slots.get(key).filter(|slot| slot.serves(at, self.bounds.fresh_for)) {
             return slot;
         }
         let replaced = self.slots.entry_by_ref(key).and_compute_with(|entry| {
             let current = entry.map(moka::Entry::into_value);
             match current {
                 // Another caller was faster; an older moment must not displace a newer one.
-                Some(slot) if slot.serves(at) || slot.epoch > at.epoch => Op::Nop,
+                Some(slot) if slot.serves(at, self.bounds.fresh_for) || slot.epoch > at.epoch => Op::Nop,
                 stale => Op::Put(Arc::new(Slot::after(stale.as_deref(), at))),
             }
         });
@@ -248,7 +263,7 @@ mod tests {
     }
 
     fn facts() -> Facts<u8, u32> {
-        Facts::new(100, Duration::from_secs(3_600), Arc::new(Reachability::unknown()))
+        Facts::new(100, Bounds::within(Duration::from_secs(3_600)), Arc::new(Reachability::unknown()))
     }
 
     fn at(second: i64, epoch: u64) -> Moment {
@@ -345,5 +360,12 @@ mod tests {
         assert_eq!(inquiry.oldest, at(60, 0).now);
         assert_eq!(facts.get(&1, &mut inquiry, || source.read(8)).await, Ok(7));
         assert_eq!(inquiry.oldest, at(0, 0).now);
+    }
+
+    #[test]
+    fn a_short_bound_leaves_half_of_it_to_an_outage() {
+        let seconds = Duration::from_secs;
+        assert_eq!(Bounds::within(seconds(3_600)).fresh_for, seconds(300));
+        assert_eq!(Bounds::within(seconds(60)).fresh_for, seconds(30));
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         AuthThrottle, Denied, IdentityConfig, IdentityError, TokenHash,
         claims::Subject,
         config::MIN_SECRET_BYTES,
-        facts::{Facts, Inquiry, Moment, Reachability},
+        facts::{Bounds, Facts, Inquiry, Moment, Reachability},
         jwt::VerifyingKey,
         keys::{self, KeyRing},
         revoked::Revoked,
@@ -47,6 +47,7 @@ pub struct Identity {
     pub(super) shared: Option<VerifyingKey>,
     pub(super) ring: ArcSwap<KeyRing>,
     pub(super) revoked: ArcSwap<Revoked>,
+    pub(super) bounds: Bounds,
     epoch: AtomicU64,
     signatures: AtomicU64,
     reachability: Arc<Reachability>,
@@ -89,7 +90,8 @@ impl Identity {
             return Err(IdentityError::ShortSecret);
         }
         let reachability = Arc::new(Reachability::unknown());
-        let (entries, max_stale) = (config.cache_entries, config.max_stale);
+        let (entries, bounds) = (config.cache_entries, Bounds::within(config.max_stale));
+        let unforgiving = Bounds { max_stale: Duration::ZERO, ..bounds };
         Ok(Self {
             shared: secret.and_then(VerifyingKey::hs256),
             throttle: AuthThrottle::new(SharedClock::clone(&clock)),
@@ -97,13 +99,14 @@ impl Identity {
             revoked: ArcSwap::from_pointee(Revoked::default()),
             epoch: AtomicU64::new(0),
             signatures: AtomicU64::new(0),
-            rings: Facts::new(2, Duration::ZERO, Arc::clone(&reachability)),
+            rings: Facts::new(2, unforgiving, Arc::clone(&reachability)),
             seen: Cache::new(entries),
             unknown: Cache::new(UNKNOWN_ENTRIES),
-            tokens: Facts::new(entries, max_stale, Arc::clone(&reachability)),
-            token_lines: Facts::new(entries, max_stale, Arc::clone(&reachability)),
-            tenants: Facts::new(entries / 10, max_stale, Arc::clone(&reachability)),
-            members: Facts::new(entries, max_stale, Arc::clone(&reachability)),
+            tokens: Facts::new(entries, bounds, Arc::clone(&reachability)),
+            token_lines: Facts::new(entries, bounds, Arc::clone(&reachability)),
+            tenants: Facts::new(entries / 10, bounds, Arc::clone(&reachability)),
+            members: Facts::new(entries, bounds, Arc::clone(&reachability)),
+            bounds,
             reachability,
             config,
             store,

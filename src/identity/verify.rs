@@ -16,7 +16,7 @@ use crate::{
     identity::{
         Denied, Identity, TokenHash,
         claims::{Claims, Subject},
-        facts::{FRESH_FOR, Inquiry, Moment},
+        facts::{Inquiry, Moment},
         jwt::{self, Algorithm},
         presented::{Form, form_of},
         standing::{Assertion, Issuer},
@@ -52,8 +52,8 @@ type Standing = (Arc<Principal>, Option<Timestamp>);
 
 impl Seen {
     /// The answer, if nothing can have changed since.
-    fn settled(&self, at: Moment) -> Option<Result<Arc<Principal>, Denied>> {
-        if self.rests_on.epoch != at.epoch || at.now.since(self.rests_on.now) >= FRESH_FOR {
+    fn settled(&self, at: Moment, fresh_for: Duration) -> Option<Result<Arc<Principal>, Denied>> {
+        if self.rests_on.epoch != at.epoch || at.now.since(self.rests_on.now) >= fresh_for {
             return None;
         }
         match &self.answer {
@@ -100,7 +100,7 @@ impl Identity {
         }
         let (hash, at) = (TokenHash::of(presented), self.moment());
         if let Some(seen) = self.seen.get(&hash) {
-            return match seen.settled(at) {
+            return match seen.settled(at, self.bounds.fresh_for) {
                 Some(answer) => answer,
                 None => self.judge(hash, seen.basis.clone(), at).await,
             };
