@@ -11,6 +11,7 @@ pub mod backoff;
 pub mod clock;
 pub mod event;
 pub mod failure;
+pub mod faults;
 pub mod grant;
 pub mod ids;
 pub mod key;

@@ -33,6 +33,23 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// Every class by its name in files and REST.
+    #[must_use]
+    pub const fn classes(&self) -> [(&'static str, Option<Nanos>); 10] {
+        [
+            ("input", self.input),
+            ("cache_read", self.cache_read),
+            ("cache_write_5m", self.cache_write_5m),
+            ("cache_write_1h", self.cache_write_1h),
+            ("output", self.output),
+            ("reasoning", self.reasoning),
+            ("audio_input", self.audio_input),
+            ("audio_output", self.audio_output),
+            ("image", self.image),
+            ("request", self.request),
+        ]
+    }
+
     /// Whether somebody decided on a price at all; without one a charge of zero is an alarm.
     #[must_use]
     pub const fn is_set(&self) -> bool {

@@ -27,5 +27,5 @@ pub use client::Client;
 pub use error::NetError;
 pub use guard::{Forbidden, Guard, GuardConfig};
 pub use message::{Request, Response};
-pub use target::{InvalidTarget, Target};
+pub use target::{InvalidTarget, Target, base_url_fault};
 pub use tls::Tls;

@@ -1,10 +1,18 @@
 //! Where a request goes, parsed once from a base URL.
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use url::{Host, Url};
 
-use crate::domain::provider::Transport;
+use crate::{
+    domain::provider::Transport,
+    net::{Forbidden, Guard},
+};
 
 /// A base URL taken apart, ready for the hot path; cloning shares it.
 #[derive(Clone, PartialEq, Eq)]
@@ -89,6 +97,18 @@ impl Target {
         })))
     }
 
+    /// Judges the address that a literal host names; what a name resolves to is judged when dialled.
+    ///
+    /// # Errors
+    /// [`Forbidden`], unless `guard` makes an exception.
+    pub fn check(&self, guard: &Guard) -> Result<(), Forbidden> {
+        match &self.0.host {
+            TargetHost::Address(address) => guard.check_ip(*address),
+            TargetHost::Name(name) if is_localhost(name) => guard.check_ip(Ipv4Addr::LOCALHOST.into()),
+            TargetHost::Name(_) => Ok(()),
+        }
+    }
+
     /// The `host` header's value; fit for logs, it holds no secret.
     #[must_use]
     pub fn authority(&self) -> &str {
@@ -134,6 +154,24 @@ impl fmt::Debug for Target {
     }
 }
 
+/// What is wrong with a base URL that somebody wants to set up, in words for an operator; none: it can
+/// be called as far as can be told before it is dialled.
+#[must_use]
+pub fn base_url_fault(url: &str, guard: &Guard) -> Option<String> {
+    let target = match Target::parse(url, Transport::default(), Duration::ZERO) {
+        Ok(target) => target,
+        Err(invalid) => return Some(invalid.to_string()),
+    };
+    let forbidden = target.check(guard).err()?;
+    Some(format!("{forbidden}; to allow it, add its range to the setting net.allow (TOLLWAY_NET_ALLOW)"))
+}
+
+/// Names that always mean this machine (RFC 6761 §6.3).
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +205,14 @@ mod tests {
         ] {
             assert_eq!(*parse(url).unwrap().host(), loopback, "{url}");
         }
+    }
+
+    #[test]
+    fn a_host_that_names_a_forbidden_address_is_refused_before_it_is_dialled() {
+        for url in ["http://127.0.0.1:8080/v1", "http://localhost/v1", "http://[::1]/", "http://10.1.2.3"] {
+            assert!(parse(url).unwrap().check(&Guard::default()).is_err(), "{url}");
+        }
+        assert_eq!(parse("https://api.example.com/v1").unwrap().check(&Guard::default()), Ok(()));
     }
 
     #[test]
