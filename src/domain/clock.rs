@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 
 /// An instant on the wall clock, in microseconds since the Unix epoch; what both databases keep.
@@ -98,7 +98,30 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        let at = self.to_utc();
+        let Ok(year @ 0..=9_999) = u32::try_from(at.year()) else { return s.collect_str(self) };
+        // What Display gives, without the formatting machinery: every journal record holds some.
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        for (range, number) in [
+            (0..4, year),
+            (5..7, at.month()),
+            (8..10, at.day()),
+            (11..13, at.hour()),
+            (14..16, at.minute()),
+            (17..19, at.second()),
+            (20..26, at.nanosecond() / 1_000),
+        ] {
+            write_digits(&mut text[range], number);
+        }
+        s.serialize_str(std::str::from_utf8(&text).map_err(serde::ser::Error::custom)?)
+    }
+}
+
+/// Fills `out` with the last decimal digits of `number`.
+fn write_digits(out: &mut [u8], mut number: u32) {
+    for digit in out.iter_mut().rev() {
+        *digit = b"0123456789"[(number % 10) as usize];
+        number /= 10;
     }
 }
 
@@ -174,3 +197,22 @@ pub trait Entropy: Send + Sync + fmt::Debug {
 
 /// A shared source of randomness.
 pub type SharedEntropy = Arc<dyn Entropy>;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_instant_is_serialized_as_it_prints_and_reads_back(
+            us in prop_oneof![-70_000_000_000_000_000i64..300_000_000_000_000_000, 0i64..2_000_000_000_000_000]
+        ) {
+            let at = Timestamp::from_unix_us(us);
+            let json = serde_json::to_string(&at).unwrap();
+            prop_assert_eq!(&json, &format!("\"{at}\""));
+            prop_assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), at);
+        }
+    }
+}

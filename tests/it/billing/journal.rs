@@ -137,10 +137,10 @@ fn eight_threads_lose_nothing_while_a_reader_follows_and_segments_go() {
                 scope.spawn(move || {
                     for n in thread * EACH..(thread + 1) * EACH {
                         journal.begin(&begin(n), &attempt_start(0)).unwrap();
-                        if n % 3 == 0 {
+                        if n.is_multiple_of(3) {
                             journal.attempt(request(n), &attempt_start(1), &attempt(0, None)).unwrap();
                         }
-                        journal.end(&event(n, 1 + u64::from(n % 3 == 0))).unwrap();
+                        journal.end(&event(n, 1 + u64::from(n.is_multiple_of(3)))).unwrap();
                     }
                 })
             })
@@ -161,7 +161,7 @@ fn eight_threads_lose_nothing_while_a_reader_follows_and_segments_go() {
     });
     let all = by_id(read);
     assert_eq!(all.len() as u64, THREADS * EACH);
-    assert!((0..THREADS * EACH).all(|n| all[&request(n)] == event(n, 1 + u64::from(n % 3 == 0))));
+    assert!((0..THREADS * EACH).all(|n| all[&request(n)] == event(n, 1 + u64::from(n.is_multiple_of(3)))));
     assert!(segments(dir.path()) <= 5, "{} segments left, {most_segments} at most", segments(dir.path()));
     drop((reader, journal));
 

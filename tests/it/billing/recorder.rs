@@ -59,7 +59,7 @@ fn recorder(journal: &Journal, store: &Store) -> Recorder {
 fn write(journal: &Journal, numbers: std::ops::Range<u64>) {
     for n in numbers {
         journal.begin(&begin(n), &attempt_start(0)).unwrap();
-        if n % 3 == 0 {
+        if n.is_multiple_of(3) {
             journal.attempt(request(n), &attempt_start(1), &attempt(0, None)).unwrap();
         }
         journal.end(&expected(n)).unwrap();
@@ -67,7 +67,7 @@ fn write(journal: &Journal, numbers: std::ops::Range<u64>) {
 }
 
 fn expected(n: u64) -> UsageEvent {
-    event(n, 1 + u64::from(n % 3 == 0))
+    event(n, 1 + u64::from(n.is_multiple_of(3)))
 }
 
 async fn stored(store: &Store) -> Vec<UsageEvent> {

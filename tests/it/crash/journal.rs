@@ -27,11 +27,11 @@ fn child() {
                 for n in (first + thread..).step_by(4) {
                     journal.begin(&begin(n), &attempt_start(0)).unwrap();
                     say(&format!("begin {n}\n"));
-                    if n % 5 == 0 {
+                    if n.is_multiple_of(5) {
                         journal.attempt(request(n), &attempt_start(1), &attempt(0, None)).unwrap();
                     }
                     if n % 7 != 0 {
-                        journal.end(&event(n, 1 + u64::from(n % 5 == 0))).unwrap();
+                        journal.end(&event(n, 1 + u64::from(n.is_multiple_of(5)))).unwrap();
                         say(&format!("end {n}\n"));
                     }
                 }
@@ -85,7 +85,7 @@ fn the_killed_process_loses_nothing_that_was_acknowledged() {
     let (journal, _) = open(small(dir.path()));
     let all = by_id(ends(&journal));
     for n in &ended {
-        assert_eq!(all.get(&request(*n)), Some(&event(*n, 1 + u64::from(n % 5 == 0))), "end {n}");
+        assert_eq!(all.get(&request(*n)), Some(&event(*n, 1 + u64::from(n.is_multiple_of(5)))), "end {n}");
     }
     for n in begun.difference(&ended) {
         let found = all.get(&request(*n)).unwrap_or_else(|| panic!("begin {n} is lost"));
