@@ -63,11 +63,24 @@ pub struct PoolMember {
     pub target: Option<Target>,
 }
 
+impl PoolMember {
+    /// Whether requests may be sent with it.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.key.state == KeyState::Active
+    }
+}
+
 impl ProviderPool {
-    /// The key of an acquired lease; none when it was removed meanwhile.
+    /// The key of an acquired lease; none when it was removed or put out of use meanwhile.
     #[must_use]
     pub fn member(&self, id: KeyId) -> Option<&Arc<PoolMember>> {
-        self.members.get(&id)
+        self.members.get(&id).filter(|member| member.is_usable())
+    }
+
+    /// Every key, in no particular order, those out of use included.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<PoolMember>> {
+        self.members.values()
     }
 }
 
@@ -158,13 +171,13 @@ fn provider_pool(
     let target = parse(&provider.base_url).ok()?;
     let members: HashMap<_, _> = keys
         .into_iter()
-        .filter(|key| key.state == KeyState::Active)
         .filter_map(|key| {
             let target = key.base_url.as_deref().map(parse).transpose().ok()?;
             Some((key.id, Arc::new(PoolMember { key, target })))
         })
         .collect();
-    let mut pool_keys: Vec<_> = members.values().map(|member| pool_key(&member.key)).collect();
+    let mut pool_keys: Vec<_> =
+        members.values().filter(|member| member.is_usable()).map(|member| pool_key(&member.key)).collect();
     pool_keys.sort_unstable_by_key(|key| key.id);
     let pool = match previous {
         Some(old) if *old.pool.keys == *pool_keys => old.pool.clone(),

@@ -59,7 +59,7 @@ impl TryFrom<AccessTokenRow> for AccessToken {
 
     fn try_from(row: AccessTokenRow) -> Result<Self, StoreError> {
         let id = AccessTokenId::from_uuid(row.id);
-        let cell = Cell::of("access_tokens", &id);
+        let cell = Cell::of("access_tokens", id);
         Ok(Self {
             id,
             tenant_id: row.tenant_id.map(TenantId::from_uuid),
@@ -116,6 +116,18 @@ impl Store {
         let row: Option<AccessTokenRow> = reading!(self, conn =>
             sqlx::query_as(select!("where text_hash = $1")).bind(&text_hash[..]).fetch_optional(conn))?;
         row.map(AccessToken::try_from).transpose()
+    }
+
+    /// Whether somebody may operate the deployment: an operator's access token that is not revoked.
+    pub async fn has_operator(&self) -> Result<bool, StoreError> {
+        reading!(self, conn => sqlx::query_scalar(
+            "select exists (
+                select 1
+                from access_tokens
+                where role = 'operator' and kind <> 'setup' and revoked_at is null
+            )",
+        )
+        .fetch_one(conn))
     }
 
     /// Access tokens, revoked and lapsed ones included.

@@ -38,9 +38,6 @@ pub enum Idempotency {
     Mismatch,
 }
 
-/// Request hash, status, body; the latter two are null until saved.
-type SavedRow = (Vec<u8>, Option<i64>, Option<Vec<u8>>);
-
 impl Tx {
     /// Claims a key. While another transaction holds the same key, waits for how it ends.
     pub async fn begin_idempotent(
@@ -67,7 +64,8 @@ impl Tx {
         if claimed > 0 {
             return Ok(Idempotency::Fresh);
         }
-        let (request_hash, status, body): SavedRow = writing!(self, conn => sqlx::query_as(
+        type Row = (Vec<u8>, Option<i64>, Option<Vec<u8>>);
+        let (request_hash, status, body): Row = writing!(self, conn => sqlx::query_as(
             "select
                 request_hash,
                 status,
