@@ -41,11 +41,21 @@ pub fn journal(settings: &Settings) -> PathBuf {
 /// # Errors
 /// When it cannot be made.
 pub fn make_data_dir(dir: &Path) -> anyhow::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
-        format!(
-            "cannot make the data directory {}: set data.dir to a place that can be written",
-            dir.display()
-        )
+    make_private_dir(dir, "data.dir")
+}
+
+/// Makes the journal's directory, readable by its owner alone, where there is none.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_journal_dir(dir: &Path) -> anyhow::Result<()> {
+    make_private_dir(dir, "journal.dir")
+}
+
+fn make_private_dir(dir: &Path, setting: &str) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| {
+        format!("cannot make {}: set {setting} to a place that can be written", dir.display())
     })
 }
 
@@ -128,7 +138,7 @@ mod tests {
     fn a_second_server_in_one_directory_is_refused_until_the_first_is_gone() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("made/here");
-        make_data_dir(&dir).unwrap();
+        make_private_dir(&dir, "data.dir").unwrap();
         assert_eq!(std::fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
         let held = lock_data_dir(&dir).unwrap();
         let refused = lock_data_dir(&dir).unwrap_err().to_string();

@@ -1,5 +1,15 @@
 //! Wires everything (top): the only place that knows all floors.
+//!
+//! [`build::start`] makes a server of [`config::Settings`], bottom-up in one function;
+//! [`shutdown`] ends it in order. Background work is listed in [`background`] and spawned by
+//! [`tasks`], the only spawner.
 
+pub mod background;
+pub mod build;
 pub mod config;
 pub mod files;
+pub mod keys;
+pub mod parts;
+pub mod replica;
+pub mod shutdown;
 pub mod tasks;

@@ -1,9 +1,12 @@
 //! The only spawner: named background tasks, restarted when they end early, stopped in stages.
 
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::telemetry::Metrics;
@@ -17,10 +20,12 @@ pub enum Stage {
     Settling,
     /// Brings the journal into the store.
     Recording,
+    /// Tells the others that this replica is here, until nothing of it is left.
+    Present,
 }
 
 /// Every stage in stopping order.
-pub const STAGES: [Stage; 3] = [Stage::Watching, Stage::Settling, Stage::Recording];
+pub const STAGES: [Stage; 4] = [Stage::Watching, Stage::Settling, Stage::Recording, Stage::Present];
 
 /// The first pause before a task is started again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -34,6 +39,12 @@ pub struct Tasks {
     stages: [(CancellationToken, TaskTracker); STAGES.len()],
     metrics: Arc<Metrics>,
     first_pause: Duration,
+}
+
+/// Runs `work` once, beside everything else, and tells when it has ended.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
+pub fn run_once<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(work)
 }
 
 impl Tasks {

@@ -9,6 +9,10 @@
 
 mod config;
 mod healthcheck;
+mod journal;
+mod migrate;
+mod reconcile;
+mod serve;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -52,6 +56,14 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start the server
+    Serve(serve::ServeArgs),
+    /// Bring the database's schema up to date
+    Migrate(migrate::MigrateArgs),
+    /// Prove that events, ledger and balances agree
+    Reconcile(reconcile::ReconcileArgs),
+    /// Take over the journal of a dead replica
+    Journal(journal::JournalArgs),
     /// Check or show the settings, or print their reference page
     Config(config::ConfigArgs),
     /// Ask a running server whether it is alive; for container health checks
@@ -66,6 +78,10 @@ const FOUND: u8 = 3;
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let done = match command {
+        Command::Serve(args) => serve::run(&global, &args),
+        Command::Migrate(args) => migrate::run(&global, &args),
+        Command::Reconcile(args) => reconcile::run(&global, &args),
+        Command::Journal(args) => journal::run(&global, &args),
         Command::Config(args) => config::run(&global, &args),
         Command::Healthcheck(args) => healthcheck::run(&global, &args),
     };

@@ -8,7 +8,9 @@ pub mod body;
 pub mod failure;
 pub mod guard;
 pub mod openai;
+pub mod ops;
 pub mod sandbox;
+pub mod serve;
 
 use std::sync::Arc;
 

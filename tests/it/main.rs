@@ -18,7 +18,6 @@ mod floors;
 mod harness;
 mod identity;
 mod net;
-mod sdk;
-mod store;
 mod upstream;
+
 mod wire;

@@ -8,9 +8,9 @@ section! {
     /// How hard the relay tries.
     "relay" RelaySection {
         /// Keys tried for each route.
-        keys_per_candidate: u32 = "3";
+        keys_per_candidate: usize = "3";
         /// Attempts for each request, all routes together.
-        attempts_per_request: u32 = "12";
+        attempts_per_request: usize = "12";
         /// How long a stream's response headers are held for the first content; after it 200 goes out with
         /// keep-alives, and failing over stays possible until content comes.
         header_hold: Duration = "10s";

@@ -1,0 +1,144 @@
+//! Which tasks run beside the request path, and in which stage each stops.
+//!
+//! | task | stage | does |
+//! |---|---|---|
+//! | catalog | watching | follows the store's catalog |
+//! | identity | watching | reads revocations and signing keys again when access has changed |
+//! | admission | settling | renews leases, gives back what ended, watches Redis |
+//! | recorder | recording | drains the journal into the store |
+//! | presence | present | reports this replica and holds its lock |
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    replica::Presence,
+    tasks::{Stage, Tasks},
+};
+use crate::{
+    admission::Admission,
+    billing::{
+        journal::{Journal, Recovered},
+        recorder::Recorder,
+    },
+    catalog::Catalog,
+    domain::clock::SharedClock,
+    identity::Identity,
+    store::Store,
+    telemetry::Metrics,
+};
+
+/// How long the last drain may take; within what shutdown gives the stage.
+const LAST_DRAIN: Duration = Duration::from_secs(8);
+/// Between two tries to read what has changed about access.
+const ACCESS_RETRY: Duration = Duration::from_millis(500);
+
+/// What the tasks work on.
+pub struct Floors {
+    /// Durable facts.
+    pub store: Store,
+    /// Counters.
+    pub admission: Admission,
+    /// What is not yet in the store.
+    pub journal: Journal,
+    /// Providers, keys, models, routes.
+    pub catalog: Arc<Catalog>,
+    /// Access tokens.
+    pub identity: Arc<Identity>,
+    /// Counters for operators.
+    pub metrics: Arc<Metrics>,
+    /// Time.
+    pub clock: SharedClock,
+    /// This replica among others.
+    pub presence: Arc<Presence>,
+}
+
+/// Starts every task.
+pub fn spawn_all(tasks: &Tasks, floors: Floors) {
+    let Floors { store, admission, journal, catalog, identity, metrics, clock, presence } = floors;
+    let followed = Arc::clone(&catalog);
+    tasks.spawn(Stage::Watching, "catalog", move |stop| {
+        let catalog = Arc::clone(&followed);
+        async move {
+            catalog.watch(stop).await;
+            Ok(())
+        }
+    });
+    tasks.spawn(Stage::Watching, "identity", move |stop| {
+        follow_access(Arc::clone(&catalog), Arc::clone(&identity), stop)
+    });
+    tasks.spawn(Stage::Settling, "admission", move |stop| {
+        let admission = admission.clone();
+        async move {
+            admission.maintain(stop).await;
+            Ok(())
+        }
+    });
+    tasks.spawn(Stage::Recording, "recorder", move |stop| {
+        record(journal.clone(), store.clone(), clock.clone(), Arc::clone(&metrics), stop)
+    });
+    tasks.spawn(Stage::Present, "presence", move |stop| {
+        let presence = Arc::clone(&presence);
+        async move { presence.keep(stop).await }
+    });
+}
+
+/// Drains the journal until `stop`, and then once more to its end.
+async fn record(
+    journal: Journal,
+    store: Store,
+    clock: SharedClock,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut recorder = Recorder::new(journal, store, clock, metrics)?;
+    recorder.run(&stop).await;
+    recorder.drain(LAST_DRAIN).await;
+    Ok(())
+}
+
+/// Has identity look again whenever the store's access version has risen.
+async fn follow_access(
+    catalog: Arc<Catalog>,
+    identity: Arc<Identity>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut versions = catalog.versions();
+    let mut seen = versions.borrow_and_update().access;
+    let mut is_current = false;
+    loop {
+        if !is_current {
+            is_current = match identity.refresh().await {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "revocations cannot be read; what was known stays in force");
+                    false
+                }
+            };
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = sleep(ACCESS_RETRY), if !is_current => {}
+            changed = versions.changed() => {
+                changed?;
+                let access = versions.borrow_and_update().access;
+                is_current &= access == seen;
+                seen = access;
+            }
+        }
+    }
+}
+
+/// Says what the last life of the journal left behind.
+pub fn tell_recovered(recovered: &Recovered) {
+    if !recovered.interrupted.is_empty() {
+        let requests = recovered.interrupted.len();
+        tracing::warn!(requests, "requests that the last process left open are settled as interrupted");
+    }
+    if recovered.damaged_bytes > 0 {
+        let bytes = recovered.damaged_bytes;
+        tracing::error!(bytes, "the disk has lost a part of the journal: usage in it is not billed");
+    }
+}

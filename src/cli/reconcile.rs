@@ -1,0 +1,60 @@
+//! `tollway reconcile`: proves that events, ledger and balances agree.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::{FOUND, Global, serve::runtime};
+use crate::{
+    app::{build::connect_ready, config::Settings, files},
+    billing::reconcile::{Books, reconcile},
+};
+
+/// What to add up.
+#[derive(Debug, Args)]
+pub struct ReconcileArgs {
+    /// Leave out the journal in journal.dir, such as when it is on another machine
+    #[arg(long)]
+    no_journal: bool,
+}
+
+/// Adds up and prints, tenant by tenant; 0 when everything agrees, 3 when something does not.
+///
+/// # Errors
+/// When the settings are wrong or the database does not answer.
+pub fn run(global: &Global, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
+    let settings = global.settings()?;
+    let books = runtime()?.block_on(read(&settings, args))?;
+    print(&books);
+    Ok(if books.is_balanced() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+}
+
+async fn read(settings: &Settings, args: &ReconcileArgs) -> anyhow::Result<Books> {
+    let store = connect_ready(settings).await?;
+    let journal = (!args.no_journal).then(|| files::journal(settings));
+    let books = reconcile(&store, journal.as_deref()).await.context("the books cannot be read")?;
+    store.close().await;
+    Ok(books)
+}
+
+#[expect(clippy::print_stdout, reason = "the command line answers people")]
+fn print(books: &Books) {
+    println!(
+        "tenant                               events  charged by events  charged in ledger  ledger total  balance"
+    );
+    for (tenant, sums) in &books.store.tenants {
+        let verdict = if sums.is_balanced() { "" } else { "  DIFFERS" };
+        println!(
+            "{tenant}  {}  {}  {}  {}  {}{verdict}",
+            sums.events, sums.event_charges, sums.ledger_charges, sums.ledger_total, sums.balance
+        );
+    }
+    for (tenant, waiting) in &books.waiting {
+        println!("{tenant}: {} events of {} wait in the journal", waiting.events, waiting.charges);
+    }
+    for request in &books.store.misbooked {
+        println!("{request}: its charge is not in the ledger, or with another amount or tenant");
+    }
+    println!("{}", if books.is_balanced() { "the books agree" } else { "the books DO NOT agree" });
+}

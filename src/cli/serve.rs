@@ -1,0 +1,128 @@
+//! `tollway serve`.
+
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+
+use super::Global;
+use crate::{
+    app::{
+        build::{self, Ambient, Running},
+        config::{Settings, load},
+        parts, shutdown,
+    },
+    domain::clock::SystemClock,
+    telemetry::{self, LogGuard, Metrics, Traces},
+    vault::OsEntropy,
+};
+
+/// How to serve.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to listen; overrides server.listen
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+}
+
+/// Threads for what runs beside the request path; the workers have their own.
+const THREADS: usize = 2;
+/// Threads for blocking work of those, such as name lookups.
+const BLOCKING_THREADS: usize = 8;
+
+/// Serves until it is asked to stop.
+///
+/// # Errors
+/// When the settings are wrong or the server cannot start.
+pub fn run(global: &Global, args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let overrides = global.overrides().with("server", "listen", "--listen", args.listen);
+    let (settings, _) = load(&overrides)?;
+    let (logs, traces) = start_telemetry(&settings)?;
+    let runtime = runtime()?;
+    runtime.block_on(serve(&settings, &logs))?;
+    if let Some(traces) = traces {
+        traces.shut_down();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Installs the log and, where they are on, traces.
+///
+/// # Errors
+/// When either cannot be set up.
+pub fn start_telemetry(settings: &Settings) -> anyhow::Result<(LogGuard, Option<Traces>)> {
+    build::install_crypto();
+    let traces = parts::traces(settings).map(|config| Traces::start(&config));
+    let traces = traces.transpose().context("traces cannot be sent to otel.endpoint")?;
+    let logs =
+        telemetry::install(&parts::logs(settings)?, traces.as_ref()).context("the log cannot be set up")?;
+    Ok((logs, traces))
+}
+
+/// The runtime of a command that serves.
+///
+/// # Errors
+/// When threads cannot be started.
+pub fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("tollway")
+        .enable_all()
+        .build()
+}
+
+/// What the process gives a server.
+#[must_use]
+pub fn ambient(logs: &LogGuard) -> Ambient {
+    Ambient {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(OsEntropy),
+        metrics: Arc::new(Metrics::new()),
+        log_lines_dropped: logs.dropped_counter(),
+    }
+}
+
+async fn serve(settings: &Settings, logs: &LogGuard) -> anyhow::Result<()> {
+    // Asked to stop during the start, a server ends like a killed one: there is nothing to lose.
+    let running = tokio::select! {
+        running = build::start(settings, ambient(logs)) => running?,
+        signal = shutdown::requested() => {
+            tracing::info!(signal = signal?, "stopped before the start was complete");
+            return Ok(());
+        }
+    };
+    greet(&running);
+    let signal = shutdown::requested().await?;
+    tracing::info!(signal, "stopping; a second signal stops at once");
+    tokio::select! {
+        () = running.stop() => Ok(()),
+        signal = shutdown::requested() => {
+            tracing::warn!(signal = signal?, "stopped at once; the journal keeps what was open");
+            Ok(())
+        }
+    }
+}
+
+/// Tells a person where it is and what comes first.
+#[expect(clippy::print_stdout, reason = "the command line answers people")]
+fn greet(running: &Running) {
+    let url = format!("http://{}", running.address);
+    println!("tollway {} listening on {url}", env!("CARGO_PKG_VERSION"));
+    if let Some(path) = &running.made_master_key {
+        println!(
+            "Made the master key {}. Back it up: without it the upstream credentials in the database are lost.",
+            path.display()
+        );
+    }
+    if let Some(token) = &running.set_up_token {
+        println!(
+            "There is no operator yet. Within a day, trade this one-time set-up token for an operator's access \
+             token:\n  curl -X POST {url}/admin/v1/setup -H 'authorization: Bearer {}'\nThen add a provider, a \
+             key, a model, a route and a tenant: docs/first-provider.md",
+            token.expose()
+        );
+    }
+    tracing::info!(address = %running.address, version = env!("CARGO_PKG_VERSION"), "listening");
+}

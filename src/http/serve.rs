@@ -1,0 +1,96 @@
+//! The listener and its workers.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use actix_web::{
+    App, HttpServer,
+    dev::{Server, ServerHandle},
+};
+use tokio::net::TcpSocket;
+
+use super::{
+    Surfaces, configure,
+    ops::{self, Ops},
+};
+
+/// Connections that may wait to be accepted; the kernel's own limit may be lower.
+const BACKLOG: u32 = 8_192;
+/// Threads of each worker for blocking work; the request path has none of it.
+const BLOCKING_THREADS: usize = 2;
+
+/// How the server treats its clients.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeConfig {
+    /// Worker threads; 0: one for each core.
+    pub workers: usize,
+    /// How long an idle connection is kept.
+    pub keep_alive: Duration,
+    /// How long a client may take for a request's head.
+    pub header_timeout: Duration,
+    /// Connections at once, for each worker.
+    pub max_connections: usize,
+    /// How long a stopping server waits for answers.
+    pub grace_period: Duration,
+}
+
+/// Stops a server.
+#[derive(Debug, Clone)]
+pub struct ServeHandle(ServerHandle);
+
+impl ServeHandle {
+    /// Stops accepting, lets answers finish within the grace period, cuts what is left. Returns when
+    /// the workers have ended or are about to.
+    pub async fn stop(&self) {
+        self.0.stop(true).await;
+    }
+}
+
+/// Binds before anything else is built: a port in use is told at once, and clients that come during
+/// the start wait in line instead of being refused.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// Starts the workers; each makes its own surfaces, on its own thread. What is returned with the
+/// handle ends when the server has stopped, and is to be spawned.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub fn serve<F>(
+    listener: TcpListener,
+    config: ServeConfig,
+    ops: Arc<Ops>,
+    surfaces: F,
+) -> io::Result<(ServeHandle, Server)>
+where
+    F: Fn() -> Surfaces + Clone + Send + 'static,
+{
+    let app = move || App::new().configure(ops::configure(Arc::clone(&ops))).configure(configure(surfaces()));
+    let mut builder = HttpServer::new(app)
+        // A client that has gone must be noticed while its answer is still awaited.
+        .h1_allow_half_closed(false)
+        .tcp_nodelay(true)
+        .keep_alive(config.keep_alive)
+        .client_request_timeout(config.header_timeout)
+        .backlog(BACKLOG)
+        .max_connections(config.max_connections)
+        .worker_max_blocking_threads(BLOCKING_THREADS)
+        .shutdown_timeout(config.grace_period.as_secs().max(1))
+        .disable_signals();
+    if config.workers > 0 {
+        builder = builder.workers(config.workers);
+    }
+    let server = builder.listen(listener)?.run();
+    Ok((ServeHandle(server.handle()), server))
+}
