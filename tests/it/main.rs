@@ -12,6 +12,7 @@
     reason = "a test that cannot go on says so by panicking, its helpers too"
 )]
 
+mod admission;
 mod billing;
 mod crash;
 mod floors;

@@ -250,10 +250,10 @@ impl Keys {
         let waiting = std::mem::take(&mut self.slots[at as usize].waiting);
         let owner = self.slots[at as usize].key.tenant;
         for model in waiting {
-            if let Some(view) = self.views.get_mut(&(owner, model)) {
-                if view.parked_as(at).is_some() {
-                    view.put(rank(&self.slots, at));
-                }
+            if let Some(view) = self.views.get_mut(&(owner, model))
+                && view.parked_as(at).is_some()
+            {
+                view.put(rank(&self.slots, at));
             }
         }
     }

@@ -23,12 +23,22 @@ const MOST_TOKENS: u64 = 1 << 44;
 /// Keys of a pool sent at once.
 const LOAD_CHUNK: usize = 250;
 
+/// A key granted by Redis.
+#[derive(Debug, Clone, Copy)]
+pub struct Granted {
+    pub key: KeyId,
+    /// The second of the server's clock in which it was counted.
+    pub second: i64,
+    /// Its place in the order of uses, and the one it had before.
+    pub uses: (i64, i64),
+}
+
 /// What an acquire met.
 pub enum Acquired {
     /// The server has no or an older configuration of the pool.
     Load,
-    /// A key was leased, counted in this second of the server's clock.
-    Leased { key: KeyId, second: i64, version: u64 },
+    /// A key was leased, by this version of the pool.
+    Leased { granted: Granted, version: u64 },
     /// None is usable.
     NoKey(NoKey),
     /// Many keys had to be set aside; ask again.
@@ -90,8 +100,11 @@ pub fn acquired(value: &Value) -> RedisResult<Acquired> {
     Ok(match number(0)? {
         0 => Acquired::Load,
         1 => Acquired::Leased {
-            key: KeyId::from_uuid(uuid(&list[1])?),
-            second: number(2)?,
+            granted: Granted {
+                key: KeyId::from_uuid(uuid(list.get(1).ok_or_else(odd)?)?),
+                second: number(2)?,
+                uses: (number(4)?, number(5)?),
+            },
             version: u64::try_from(number(3)?).unwrap_or(0),
         },
         2 => {
@@ -145,8 +158,8 @@ pub struct LeaseEnd {
     pub second: Option<i64>,
     pub reserved: u64,
     pub used: u64,
-    /// Whether its window entry is taken back.
-    pub undone: bool,
+    /// The uses to undo, its window entry with them.
+    pub undone: Option<(i64, i64)>,
     pub served: bool,
 }
 
@@ -159,33 +172,38 @@ impl LeaseEnd {
             second: lease.and_then(|lease| lease.shared_second),
             reserved: end.reserved,
             used: end.used.unwrap_or(end.reserved),
-            undone: false,
+            undone: None,
             served: end.served,
         }
     }
 
-    pub fn undone(acquire: &Acquire, key: KeyId, second: i64) -> Self {
+    pub fn undone(acquire: &Acquire, granted: &Granted) -> Self {
         Self {
             lease: acquire.lease,
-            key,
+            key: granted.key,
             model: acquire.model,
-            second: Some(second),
+            second: Some(granted.second),
             reserved: acquire.tokens,
             used: 0,
-            undone: true,
+            undone: Some(granted.uses),
             served: false,
         }
     }
 
     pub fn call(&self, call: Call) -> Call {
-        call.id(self.lease.uuid())
+        let call = call
+            .id(self.lease.uuid())
             .id(self.key.uuid())
             .id(self.model.uuid())
             .int(self.second.unwrap_or(-1))
             .int(self.reserved.min(MOST_TOKENS))
             .int(self.used.min(MOST_TOKENS))
-            .int(u8::from(self.undone))
-            .int(u8::from(self.served))
+            .int(u8::from(self.undone.is_some()))
+            .int(u8::from(self.served));
+        match self.undone {
+            Some((its, before)) => call.int(its).int(before),
+            None => call,
+        }
     }
 }
 

@@ -8,8 +8,7 @@ use std::{
 };
 
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisFuture, RedisResult,
-    TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
@@ -22,17 +21,20 @@ use super::config::{Layout, RedisConfig, RedisError};
 
 /// One thread's connection; clones share the socket.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "one for each thread")]
 pub enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 impl Connection {
-    pub fn send<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
-        match self {
-            Self::Server(connection) => connection.req_packed_command(cmd),
-            Self::Cluster(connection) => connection.req_packed_command(cmd),
-        }
+    pub async fn send(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+        let answer = match self {
+            Self::Server(connection) => connection.req_packed_command(cmd).await,
+            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
+        };
+        // An error that the server answers with comes as a value.
+        answer?.extract_error()
     }
 }
 

@@ -22,7 +22,7 @@ mod maintain;
 mod queue;
 mod scripts;
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
 use futures_util::future::join;
@@ -31,7 +31,7 @@ use tokio::time::timeout;
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
     breaker::Breaker,
-    calls::{Acquired, LeaseEnd, on_provider, on_tenant},
+    calls::{Acquired, Granted, LeaseEnd, on_provider, on_tenant},
     connect::{Connections, timed_out},
     queue::{Queue, Work},
     scripts::{Call, Script, Scripts},
@@ -42,7 +42,7 @@ use super::{
 };
 use crate::domain::{
     clock::{SharedClock, Timestamp},
-    ids::{KeyId, ProviderId},
+    ids::ProviderId,
     money::Nanos,
 };
 
@@ -63,17 +63,12 @@ pub struct Redis {
     replicas: AtomicU32,
     /// Added to the server's time, in microseconds.
     clock_offset: AtomicI64,
+    decided_alone: AtomicU64,
 }
 
 /// Redis did not answer in time, or not with an answer.
 #[derive(Debug, Clone, Copy)]
 struct Away;
-
-/// A key granted by Redis.
-struct Granted {
-    key: KeyId,
-    second: i64,
-}
 
 impl Redis {
     /// Reads the settings; connections are made when they are first needed, so that a server that
@@ -92,6 +87,7 @@ impl Redis {
             own: Local::new(clock.clone()),
             replicas: AtomicU32::new(config.replicas_expected.max(1)),
             clock_offset: AtomicI64::new(0),
+            decided_alone: AtomicU64::new(0),
             clock,
             config,
         })
@@ -104,6 +100,18 @@ impl Redis {
             Some(since) => Health::Degraded { since, share: self.share().0 },
             None => Health::Shared,
         }
+    }
+
+    /// How many entries and keys this replica decided alone since it started, for a metric.
+    #[must_use]
+    pub fn decided_alone(&self) -> u64 {
+        self.decided_alone.load(Ordering::Relaxed)
+    }
+
+    /// The share to decide by alone.
+    fn alone(&self) -> Share {
+        self.decided_alone.fetch_add(1, Ordering::Relaxed);
+        self.share()
     }
 
     /// Makes every script add this to the server's time; for tests that turn the clock.
@@ -123,12 +131,12 @@ impl Redis {
     pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
         let asked_at = self.clock.now();
         if self.breaker.open_since().is_some() {
-            return self.own.admit_within(self.share(), enter, acquire);
+            return self.own.admit_within(self.alone(), enter, acquire);
         }
         let (entered, granted) = join(self.enter(enter), self.grant(acquire)).await;
         let entered = match entered {
             Ok(second) => second.inspect(|second| self.own.note_enter(enter, Some(*second))),
-            Err(Away) => self.own.enter_within(self.share(), enter).map(|()| 0),
+            Err(Away) => self.own.enter_within(self.alone(), enter).map(|()| 0),
         };
         if let Err(refused) = entered {
             if let Ok(Ok(granted)) = granted {
@@ -160,7 +168,7 @@ impl Redis {
                 Ok(Lease { id: acquire.lease, provider, key: granted.key, acquired_at: asked_at })
             }
             Ok(Err(none)) => Err(Refused::NoKey(none)),
-            Err(Away) => self.own.acquire_within(self.share(), acquire),
+            Err(Away) => self.own.acquire_within(self.alone(), acquire),
         }
     }
 
@@ -183,8 +191,8 @@ impl Redis {
                 Acquired::Again => {}
                 Acquired::Load => self.load(&acquire).await?,
                 Acquired::NoKey(none) => return Ok(Err(none)),
-                Acquired::Leased { key, second, version } => {
-                    let granted = Granted { key, second };
+                Acquired::Leased { granted, version } => {
+                    let key = granted.key;
                     if version == acquire.pool.version
                         || acquire.pool.keys.iter().any(|known| known.id == key)
                     {
@@ -215,7 +223,7 @@ impl Redis {
     }
 
     fn undo_grant(&self, acquire: &Acquire, granted: &Granted) {
-        let end = LeaseEnd::undone(acquire, granted.key, granted.second);
+        let end = LeaseEnd::undone(acquire, granted);
         self.queue.push(self.clock.now(), Work::Lease { provider: acquire.pool.provider, end });
     }
 

@@ -1,5 +1,5 @@
 -- KEYS: a provider's meta. ARGV: offset, pool version, lease, tenant, model, tokens, lease span,
--- misfits to step over, excluded keys. Gives back {0} load the pool; {1, key, second, version} leased;
+-- misfits to step over, excluded keys. Gives back {0} load the pool; {1, key, second, version, use, last use} leased;
 -- {2, wait, cooling, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
 local prefix = string.sub(KEYS[1], 1, -2)
 local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -202,4 +202,4 @@ redis.call('ZADD', chosen_view.name, chosen_key.rank * RANK + used, chosen)
 redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
 redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead), 'e', m[6] or int(now))
 redis.call('PEXPIRE', KEYS[1], DAY_MS)
-return { 1, chosen, second, version }
+return { 1, chosen, second, version, used, chosen_key.score - chosen_key.rank * RANK }

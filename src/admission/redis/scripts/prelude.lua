@@ -21,7 +21,10 @@ local function clock(latest, ahead)
   latest, ahead = tonumber(latest or 0), tonumber(ahead or 0)
   local us = t[1] * SECOND + t[2] + tonumber(ARGV[1]) + ahead
   if us < latest then
-    if us < latest - SECOND then ahead = ahead + latest - us end
+    if us < latest - SECOND then
+      ahead = ahead + latest - us
+      redis.call('HSET', KEYS[1], 't', int(latest), 'a', int(ahead))
+    end
     us = latest
   end
   return us, ahead

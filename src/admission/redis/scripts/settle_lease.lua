@@ -1,5 +1,6 @@
 -- KEYS: a provider's meta. ARGV: offset, lease, key, model, second counted (-1: not counted here),
--- tokens reserved, tokens used, requests to take back, served (0/1). Gives back whether it was live.
+-- tokens reserved, tokens used, requests to take back, served (0/1), and to undo also its use and the
+-- one before. Gives back whether it was live.
 local prefix = string.sub(KEYS[1], 1, -2)
 local id, model = ARGV[3], ARGV[4]
 local hash = prefix .. 'k' .. id
@@ -18,6 +19,15 @@ if ARGV[9] == '1' then
   if k[3] and not in_force(k[3], now) then redis.call('HDEL', hash, 'c') end
   if k[4] and not in_force(k[4], now) then redis.call('HDEL', hash, 'c' .. model) end
   if m[4] and not in_force(m[4], now) then redis.call('HDEL', KEYS[1], 'c') end
+end
+-- An undone use does not move the key back in line, else requests refused at the door would make the
+-- others skip keys.
+if ARGV[10] and live == 1 and redis.call('HGET', hash, 'q') == ARGV[10] then
+  redis.call('HSET', hash, 'q', ARGV[11])
+  local owner, rank = unpack(redis.call('HMGET', hash, 'o', 'r'))
+  local view = m[1] and rank and prefix .. 'r' .. m[1] .. ':' .. owner .. model
+  local at = view and tonumber(redis.call('ZSCORE', view, id) or COOLING)
+  if at and at < COOLING then redis.call('ZADD', view, int(tonumber(rank) * RANK + tonumber(ARGV[11])), id) end
 end
 if live == 1 and k[2] then
   local models = {}

@@ -1,0 +1,8 @@
+//! One conformance suite for both backends, and what only Redis can suffer.
+
+mod behaviour;
+mod outage;
+mod property;
+mod suite;
+mod topology;
+mod world;
