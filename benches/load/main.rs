@@ -19,6 +19,7 @@ mod answer;
 mod drive;
 mod hold;
 mod process;
+mod setup;
 mod upstream;
 
 use std::{net::SocketAddr, time::Duration};
@@ -42,6 +43,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         threads: usize,
     },
+    /// Set a relay up that has not booted yet; prints an access token
+    Setup(setup::Setup),
     /// Keep connections busy, each sending its next request when the last is answered
     Drive {
         #[command(flatten)]
@@ -109,6 +112,7 @@ impl Target {
 fn main() {
     match Cli::parse().command {
         Command::Upstream { threads } => upstream::serve(threads),
+        Command::Setup(setup) => println!("{}", block_on(setup::run(setup))),
         Command::Drive { target, connections, seconds, requests } => {
             let limit = drive::Limit { span: Duration::from_secs_f64(seconds), requests };
             println!("{}", block_on(drive::run(target, connections, limit)));

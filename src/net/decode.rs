@@ -225,7 +225,7 @@ mod tests {
             sent: impl Fn(&mut W) -> &mut Vec<u8>,
             finish: impl Fn(W) -> Vec<u8>,
         ) -> Vec<Vec<u8>> {
-            let mut encoded: Vec<Vec<u8>> = pieces
+            let mut sent_so_far: Vec<Vec<u8>> = pieces
                 .iter()
                 .map(|piece| {
                     encoder.write_all(piece).unwrap();
@@ -233,8 +233,8 @@ mod tests {
                     std::mem::take(sent(&mut encoder))
                 })
                 .collect();
-            encoded.push(finish(encoder));
-            encoded
+            sent_so_far.push(finish(encoder));
+            sent_so_far
         }
         let level = Compression::default();
         match name {
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    fn decoder(name: &str) -> Decoder {
+    fn decoder_of(name: &str) -> Decoder {
         let name = if name == "raw" { "deflate" } else { name };
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, name.parse().unwrap());
@@ -275,12 +275,12 @@ mod tests {
     fn each_piece_is_decoded_as_it_comes() {
         let pieces: [&[u8]; 3] = [b"data: {\"a\":1}\n\n", b"data: {\"a\":2}\n\n", b"data: [DONE]\n\n"];
         for name in NAMES {
-            let mut decoder = decoder(name);
-            let encoded = encode(name, &pieces);
-            for (piece, encoded) in pieces.iter().zip(&encoded) {
-                assert_eq!(decoder.push(encoded).unwrap(), *piece, "{name}");
+            let mut decoder = decoder_of(name);
+            let sent = encode(name, &pieces);
+            for (piece, compressed) in pieces.iter().zip(&sent) {
+                assert_eq!(decoder.push(compressed).unwrap(), *piece, "{name}");
             }
-            assert_eq!(decoder.push(&encoded[3]).unwrap(), "", "{name}");
+            assert_eq!(decoder.push(&sent[3]).unwrap(), "", "{name}");
             decoder.finish().unwrap();
         }
     }
@@ -290,7 +290,7 @@ mod tests {
         for name in NAMES {
             let whole = encode(name, &[b"some text that is long enough"]).concat();
             for cut in 1..whole.len() {
-                let mut decoder = decoder(name);
+                let mut decoder = decoder_of(name);
                 let read = decoder.push(&whole[..cut]).and_then(|_| decoder.finish());
                 assert!(matches!(read, Err(NetError::Truncated)), "{name} cut at {cut}: {read:?}");
             }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn an_empty_body_is_fine_under_any_encoding() {
         for name in NAMES {
-            decoder(name).finish().unwrap();
+            decoder_of(name).finish().unwrap();
         }
     }
 
@@ -309,11 +309,11 @@ mod tests {
         let zeros = vec![0; 64 << 20];
         for name in NAMES {
             let bomb = encode(name, &[&zeros]).concat();
-            let mut decoder = decoder(name);
+            let mut decoder = decoder_of(name);
             let mut given = 0;
             let failed = bomb.chunks(16 << 10).find_map(|piece| match decoder.push(piece) {
-                Ok(decoded) => {
-                    given += decoded.len();
+                Ok(text) => {
+                    given += text.len();
                     None
                 }
                 Err(error) => Some(error),
@@ -352,7 +352,7 @@ mod tests {
             size in 1_usize..200,
         ) {
             let encoded = encode(name, &[&body]).concat();
-            let mut decoder = decoder(name);
+            let mut decoder = decoder_of(name);
             let mut decoded = Vec::new();
             for piece in encoded.chunks(size) {
                 decoded.extend_from_slice(&decoder.push(piece).unwrap());
@@ -366,7 +366,7 @@ mod tests {
             name in prop::sample::select(NAMES.as_slice()),
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..4),
         ) {
-            let mut decoder = decoder(name);
+            let mut decoder = decoder_of(name);
             for piece in pieces {
                 if decoder.push(&piece).is_err() {
                     return Ok(());
@@ -385,7 +385,7 @@ mod tests {
             let mut encoded = encode(name, &[&body]).concat();
             let at = at.index(encoded.len());
             encoded[at] = byte;
-            let mut decoder = decoder(name);
+            let mut decoder = decoder_of(name);
             let _ = decoder.push(&encoded).and_then(|_| decoder.finish());
         }
     }

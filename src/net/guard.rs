@@ -150,24 +150,26 @@ enum Carried {
 }
 
 fn carried_v4(ip: Ipv6Addr) -> Option<Carried> {
-    let s = ip.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        Carried::Judged(Ipv4Addr::new(a, b, c, d))
+    // NAT64's well-known prefix carries its IPv4 address where a mapped one does.
+    const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+    const MAPPED: [u16; 6] = [0, 0, 0, 0, 0, 0xffff];
+    let segments = ip.segments();
+    let embedded = |at: usize| {
+        let bits = u32::from(segments[at]) << 16 | u32::from(segments[at + 1]);
+        Some(Carried::Judged(Ipv4Addr::from(bits)))
     };
-    match s {
-        [0, 0, 0, 0, 0, 0xffff, high, low] => Some(embedded(high, low)),
+    if segments.starts_with(&MAPPED) || segments.starts_with(&NAT64) {
+        return embedded(6);
+    }
+    match segments {
         // Deprecated forms that no public server has: «compatible» and «translated».
-        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
-            Some(Carried::Refused("an IPv4 address in disguise"))
-        }
-        // NAT64: the well-known prefix carries an IPv4 address, the local one (RFC 8215) anything.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(embedded(high, low)),
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] => Some(Carried::Refused("an IPv4 address in disguise")),
+        // RFC 8215 leaves it to the network what this prefix carries.
         [0x64, 0xff9b, ..] => Some(Carried::Refused("for local translation")),
         // 6to4 (RFC 3056).
-        [0x2002, high, low, ..] => Some(embedded(high, low)),
+        [0x2002, ..] => embedded(1),
         // ISATAP (RFC 5214): the interface part carries an IPv4 address.
-        [.., 0 | 0x200, 0x5efe, high, low] => Some(embedded(high, low)),
+        [.., 0 | 0x200, 0x5efe, _, _] => embedded(6),
         _ => None,
     }
 }

@@ -104,12 +104,20 @@ pub(in crate::net) struct Http2Body {
     frames: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>,
     held: BytesMut,
     turns: u32,
-    end: Option<Option<NetError>>,
+    is_ended: bool,
+    /// Given once what is held is given.
+    failure: Option<NetError>,
 }
 
 impl Http2Body {
     fn new(answer: reqwest::Response) -> Self {
-        Self { frames: Box::pin(answer.bytes_stream()), held: BytesMut::new(), turns: 0, end: None }
+        Self {
+            frames: Box::pin(answer.bytes_stream()),
+            held: BytesMut::new(),
+            turns: 0,
+            is_ended: false,
+            failure: None,
+        }
     }
 
     pub(in crate::net) fn poll_chunk(
@@ -117,11 +125,14 @@ impl Http2Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, NetError>>> {
         let before = self.held.len();
-        while self.end.is_none() && self.held.len() < GATHER {
+        while !self.is_ended && self.held.len() < GATHER {
             match self.frames.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(piece))) => self.held.extend_from_slice(&piece),
-                Poll::Ready(None) => self.end = Some(None),
-                Poll::Ready(Some(Err(error))) => self.end = Some(Some(net_error(&error, false))),
+                Poll::Ready(None) => self.is_ended = true,
+                Poll::Ready(Some(Err(error))) => {
+                    self.is_ended = true;
+                    self.failure = Some(net_error(&error, false));
+                }
                 Poll::Pending if self.held.is_empty() => return Poll::Pending,
                 Poll::Pending if self.held.len() > before && self.turns < MAX_TURNS => {
                     self.turns += 1;
@@ -136,7 +147,7 @@ impl Http2Body {
         if !self.held.is_empty() {
             return Poll::Ready(Some(Ok(self.held.split().freeze())));
         }
-        Poll::Ready(self.end.as_mut().and_then(Option::take).map(Err))
+        Poll::Ready(self.failure.take().map(Err))
     }
 }
 

@@ -25,8 +25,11 @@ const MAX_KEPT: usize = 256;
 #[derive(Clone)]
 pub(in crate::net) struct Resolver {
     guard: Arc<Guard>,
-    kept: Rc<RefCell<HashMap<String, (Instant, Rc<[IpAddr]>)>>>,
+    kept: Rc<RefCell<HashMap<String, Kept>>>,
 }
+
+/// When a name was looked up, and what it had.
+type Kept = (Instant, Rc<[IpAddr]>);
 
 impl Resolver {
     pub(in crate::net) fn new(guard: Arc<Guard>) -> Self {

@@ -59,6 +59,7 @@ fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier
         .map_err(refused)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn refused(error: rustls::Error) -> NetError {
     NetError::Tls(error.to_string())
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::{
     domain::{event::Outcome, failure::FailureClass},
+    net,
     relay::{Failure, attempt::cool, open::Opened},
     wire::openai_chat::{KEEP_ALIVE, encode_error_event},
 };
@@ -23,6 +24,9 @@ const PIECE: usize = 24 * 1024;
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// Once every choice has its finish reason, usage and end mark must follow within this.
 const AFTER_FINISH: Duration = Duration::from_secs(2);
+/// How long the connection is read on for its own end after the answer's, so that it can be used
+/// again; many servers send `[DONE]` and the end of the body in two writes.
+const DRAIN_FOR: Duration = Duration::from_millis(100);
 /// Progress of a long stream is journaled this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -46,6 +50,11 @@ enum State {
         beat: Pin<Box<Sleep>>,
     },
     Passing(Box<Passing>),
+    /// The client has everything; the connection is read to its end.
+    Draining {
+        body: net::Body,
+        timer: Pin<Box<Sleep>>,
+    },
     /// The last piece, given when the key of a broken answer has been cooled.
     Closing {
         cooling: Pin<Box<dyn Future<Output = ()>>>,
@@ -106,8 +115,10 @@ impl Flow {
                 State::Passing(passing) => match ready!(passing.poll(cx)) {
                     Step::Piece(piece) => return Poll::Ready(Some(Ok(piece))),
                     Step::End(last) => {
-                        self.state = State::Ended;
-                        return Poll::Ready((!last.is_empty()).then_some(Ok(last)));
+                        self.state = passing.drained();
+                        if !last.is_empty() {
+                            return Poll::Ready(Some(Ok(last)));
+                        }
                     }
                     Step::Broken(class) => {
                         let State::Passing(passing) = std::mem::replace(&mut self.state, State::Ended) else {
@@ -116,6 +127,14 @@ impl Flow {
                         self.state = passing.broken(class);
                     }
                 },
+                State::Draining { body, timer } => {
+                    match body.poll_chunk(cx) {
+                        Poll::Ready(Some(Ok(_))) => continue,
+                        Poll::Ready(_) => {}
+                        Poll::Pending => ready!(timer.as_mut().poll(cx)),
+                    }
+                    self.state = State::Ended;
+                }
                 State::Closing { cooling, last } => {
                     ready!(cooling.as_mut().poll(cx));
                     let last = last.clone();
@@ -223,8 +242,15 @@ impl Passing {
         self.opened.flight.meter.note(self.opened.rest.filter.seen());
         let status = self.opened.status;
         self.opened.flight.finish(Outcome::Completed, status, None);
-        self.opened.rest.body = None;
         Step::End(self.take_held())
+    }
+
+    /// What is left to do for the connection.
+    fn drained(&mut self) -> State {
+        match self.opened.rest.body.take() {
+            Some(body) => State::Draining { body, timer: Box::pin(sleep_until(Instant::now() + DRAIN_FOR)) },
+            None => State::Ended,
+        }
     }
 
     /// The answer broke off after content: an error event where the format has one, settled first.

@@ -59,7 +59,7 @@ impl TryFrom<AccessTokenRow> for AccessToken {
 
     fn try_from(row: AccessTokenRow) -> Result<Self, StoreError> {
         let id = AccessTokenId::from_uuid(row.id);
-        let cell = Cell::of("access_tokens", id);
+        let cell = Cell::of("access_tokens", &id);
         Ok(Self {
             id,
             tenant_id: row.tenant_id.map(TenantId::from_uuid),

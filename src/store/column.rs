@@ -14,7 +14,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn of(table: &'static str, id: impl ToString) -> Self {
+    pub(super) fn of(table: &'static str, id: &(impl ToString + ?Sized)) -> Self {
         Self { table, id: id.to_string() }
     }
 

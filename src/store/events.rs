@@ -71,7 +71,7 @@ impl TryFrom<EventRow> for UsageEvent {
     /// Without its attempts.
     fn try_from(row: EventRow) -> Result<Self, StoreError> {
         let id = RequestId::from_uuid(row.id);
-        let cell = Cell::of("usage_events", id);
+        let cell = Cell::of("usage_events", &id);
         Ok(Self {
             id,
             usage: usage(&cell, &row)?,
@@ -128,7 +128,7 @@ impl TryFrom<AttemptRow> for Attempt {
     type Error = StoreError;
 
     fn try_from(row: AttemptRow) -> Result<Self, StoreError> {
-        let cell = Cell::of("attempts", RequestId::from_uuid(row.event_id));
+        let cell = Cell::of("attempts", &RequestId::from_uuid(row.event_id));
         Ok(Self {
             route_id: RouteId::from_uuid(row.route_id),
             provider_id: ProviderId::from_uuid(row.provider_id),

@@ -40,7 +40,7 @@ impl TryFrom<GrantRow> for Grant {
 
     fn try_from(row: GrantRow) -> Result<Self, StoreError> {
         let id = GrantId::from_uuid(row.id);
-        let cell = Cell::of("grants", id);
+        let cell = Cell::of("grants", &id);
         let subject = match row.subject_kind.as_str() {
             "tenant" => GrantSubject::Tenant,
             "member" => GrantSubject::Member(MemberId::from_uuid(row.subject_id)),

@@ -38,6 +38,9 @@ pub enum Idempotency {
     Mismatch,
 }
 
+/// Request hash, status, body; the latter two are null until saved.
+type SavedRow = (Vec<u8>, Option<i64>, Option<Vec<u8>>);
+
 impl Tx {
     /// Claims a key. While another transaction holds the same key, waits for how it ends.
     pub async fn begin_idempotent(
@@ -64,8 +67,7 @@ impl Tx {
         if claimed > 0 {
             return Ok(Idempotency::Fresh);
         }
-        type Row = (Vec<u8>, Option<i64>, Option<Vec<u8>>);
-        let (request_hash, status, body): Row = writing!(self, conn => sqlx::query_as(
+        let (request_hash, status, body): SavedRow = writing!(self, conn => sqlx::query_as(
             "select
                 request_hash,
                 status,

@@ -54,7 +54,7 @@ impl TryFrom<KeyRow> for Key {
 
     fn try_from(row: KeyRow) -> Result<Self, StoreError> {
         let id = KeyId::from_uuid(row.id);
-        let cell = Cell::of("keys", id);
+        let cell = Cell::of("keys", &id);
         Ok(Self {
             id,
             provider_id: ProviderId::from_uuid(row.provider_id),

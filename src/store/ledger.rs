@@ -44,7 +44,7 @@ impl TryFrom<LedgerRow> for LedgerEntry {
         Ok(Self {
             id,
             tenant_id: TenantId::from_uuid(row.tenant_id),
-            kind: Cell::of("ledger_entries", id).variant("kind", &row.kind)?,
+            kind: Cell::of("ledger_entries", &id).variant("kind", &row.kind)?,
             amount: Nanos::new(row.amount_nanos),
             event_id: row.event_id.map(RequestId::from_uuid),
             note: row.note,

@@ -42,7 +42,7 @@ impl TryFrom<MemberRow> for Member {
 
     fn try_from(row: MemberRow) -> Result<Self, StoreError> {
         let id = MemberId::from_uuid(row.id);
-        let cell = Cell::of("members", id);
+        let cell = Cell::of("members", &id);
         Ok(Self {
             id,
             tenant_id: TenantId::from_uuid(row.tenant_id),

@@ -35,7 +35,7 @@ impl TryFrom<ModelRow> for Model {
 
     fn try_from(row: ModelRow) -> Result<Self, StoreError> {
         let id = ModelId::from_uuid(row.id);
-        let cell = Cell::of("models", id);
+        let cell = Cell::of("models", &id);
         Ok(Self {
             id,
             context_tokens: cell.maybe("context_tokens", row.context_tokens)?,

@@ -37,7 +37,7 @@ impl TryFrom<ProviderRow> for Provider {
 
     fn try_from(row: ProviderRow) -> Result<Self, StoreError> {
         let id = ProviderId::from_uuid(row.id);
-        let cell = Cell::of("providers", id);
+        let cell = Cell::of("providers", &id);
         Ok(Self {
             id,
             format: cell.variant("format", &row.format)?,

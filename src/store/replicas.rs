@@ -35,7 +35,7 @@ impl TryFrom<ReplicaRow> for Replica {
 
     fn try_from(row: ReplicaRow) -> Result<Self, StoreError> {
         let id = ReplicaId::from_uuid(row.id);
-        let cell = Cell::of("replicas", id);
+        let cell = Cell::of("replicas", &id);
         Ok(Self {
             id,
             build: row.build,
@@ -170,11 +170,15 @@ impl ReplicaLock {
         self.others().await.is_ok()
     }
 
-    /// Gives it back and waits until it is free.
+    /// Gives it back; then it is free. Should the server not answer, it is free when the server
+    /// notices that the session ended.
     pub async fn release(self) {
-        if let Some(conn) = self.conn {
-            // Refused or out of time, the session ends with the socket.
-            let _ = tokio::time::timeout(self.limit, conn.close()).await;
+        if let Some(mut conn) = self.conn {
+            let unlock = async {
+                sqlx::query("select pg_advisory_unlock_all()").execute(&mut conn).await?;
+                conn.close().await
+            };
+            let _ = within(self.limit, unlock).await;
         }
     }
 }

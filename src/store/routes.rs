@@ -43,7 +43,7 @@ impl TryFrom<RouteRow> for Route {
 
     fn try_from(row: RouteRow) -> Result<Self, StoreError> {
         let id = RouteId::from_uuid(row.id);
-        let cell = Cell::of("routes", id);
+        let cell = Cell::of("routes", &id);
         Ok(Self {
             id,
             model_id: ModelId::from_uuid(row.model_id),

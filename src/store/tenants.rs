@@ -30,7 +30,7 @@ impl TryFrom<TenantRow> for Tenant {
 
     fn try_from(row: TenantRow) -> Result<Self, StoreError> {
         let id = TenantId::from_uuid(row.id);
-        let cell = Cell::of("tenants", id);
+        let cell = Cell::of("tenants", &id);
         Ok(Self {
             id,
             limits: cell.limits(row.rpm, row.tpm, row.concurrency)?,

@@ -36,7 +36,7 @@ impl Store {
         .fetch_all(conn))?;
         let key = |(id, sealed, active, created_at): Row| {
             Ok(VaultKey {
-                id: Cell::of("vault_keys", id).number("id", id)?,
+                id: Cell::of("vault_keys", &id).number("id", id)?,
                 sealed: Sealed::from_bytes(sealed),
                 active,
                 created_at: created_at.into(),

@@ -30,7 +30,7 @@ const RUN: usize = 8;
 pub struct Redactor(Option<Arc<Known>>);
 
 struct Known {
-    hasher: RandomState,
+    state: RandomState,
     /// Hashes of runs, by their length: [`RUN`], or a short secret's whole form.
     runs: Vec<(usize, HashSet<u64>)>,
 }
@@ -43,7 +43,7 @@ impl Redactor {
         if secret.is_empty() {
             return Self(None);
         }
-        let hasher = RandomState::new();
+        let state = RandomState::new();
         let mut runs: Vec<(usize, HashSet<u64>)> = Vec::new();
         for mut form in forms(secret.as_bytes()) {
             form.make_ascii_lowercase();
@@ -52,13 +52,13 @@ impl Redactor {
             if length < secret.len().clamp(2, RUN) {
                 continue;
             }
-            let hashes = form.windows(length).map(|run| hasher.hash_one(run));
+            let hashes = form.windows(length).map(|run| state.hash_one(run));
             match runs.iter_mut().find(|(known, _)| *known == length) {
                 Some((_, set)) => set.extend(hashes),
                 None => runs.push((length, hashes.collect())),
             }
         }
-        Self(Some(Arc::new(Known { hasher, runs })))
+        Self(Some(Arc::new(Known { state, runs })))
     }
 
     /// Whether any of the secret stands in `bytes`.
@@ -117,7 +117,7 @@ impl Known {
                 .iter()
                 .filter_map(|(length, set)| {
                     let run = folded.get(at..at + length)?;
-                    set.contains(&self.hasher.hash_one(run)).then_some((at, at + length))
+                    set.contains(&self.state.hash_one(run)).then_some((at, at + length))
                 })
                 .max()
         })
@@ -166,8 +166,8 @@ fn json(secret: &[u8]) -> Vec<Vec<u8>> {
     let quoted = serde_json::Value::from(text).to_string();
     let inner = quoted[1..quoted.len() - 1].to_owned();
     let slashes = inner.replace('/', "\\/");
-    let all: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-    vec![inner.into_bytes(), slashes.into_bytes(), all.into_bytes()]
+    let all: Vec<String> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    vec![inner.into_bytes(), slashes.into_bytes(), all.concat().into_bytes()]
 }
 
 /// The characters that the secret alone decides when `lead` bytes stand before it.
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_form_of_a_key_is_found() {
-        let hex: String = KEY.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let hex = KEY.bytes().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().concat();
         let json = serde_json::to_string(KEY).unwrap();
         let form: String = url::form_urlencoded::byte_serialize(KEY.as_bytes()).collect();
         let percent = form.replace('+', "%20");

@@ -154,6 +154,7 @@ mod tests {
         from_headers(&map, NOW)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "what it is compared with")]
     fn secs(seconds: f64) -> Option<Duration> {
         Some(Duration::from_secs_f64(seconds))
     }

@@ -91,10 +91,9 @@ impl CallError {
             Self::InvalidSecret | Self::Vault(_) => {
                 Symptom::Answer { status: 401, code: Some("invalid_api_key"), message: "" }
             }
-            Self::InvalidProvider(_) => Symptom::Broken,
             Self::Net(NetError::Timeout) => Symptom::Timeout,
             Self::Net(error) if error.is_connect() => Symptom::Connect,
-            Self::Net(_) => Symptom::Broken,
+            Self::InvalidProvider(_) | Self::Net(_) => Symptom::Broken,
         }
     }
 }

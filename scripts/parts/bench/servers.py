@@ -1,5 +1,4 @@
 """Everything that is started for a run, and stopped after it."""
-import json
 import os
 import shutil
 import signal
@@ -9,7 +8,11 @@ import time
 import urllib.error
 import urllib.request
 
-from . import machine, setup
+from . import machine, measure
+
+
+# 32 bytes in base64.
+MASTER_KEY = "bWFzdGVyLWtleS1vZi10aGUtYmVuY2htYXJrLXJ1biE="
 
 
 class Target:
@@ -98,8 +101,14 @@ class Stage:
         wait_for("redis", self.start("redis", command), lambda: connects(port), self)
         return f"redis://127.0.0.1:{port}"
 
-    def relay(self, name, upstream, tollway, transport="http1", **more):
-        port, place = free_port(), self.place(name)
+    def relay(self, name, upstream, load, tollway, *options, database=None, **more):
+        port, place = free_port(), self.place(name.replace(" ", "-"))
+        os.chmod(place, 0o700)
+        kinds = ",".join(sorted({kind for _, kind, _ in measure.LOADS} | {measure.HELD}))
+        token = machine.run([
+            load, "setup", "--database", database or f"sqlite:{place}/tollway.db", "--master-key", MASTER_KEY,
+            "--upstream-port", str(upstream.port), "--kinds", kinds, *options,
+        ]).strip()
         environment = {
             "PATH": os.environ["PATH"],
             "TOLLWAY_DATA_DIR": place,
@@ -107,30 +116,31 @@ class Stage:
             "TOLLWAY_SERVER_WORKERS": "1",
             "TOLLWAY_NET_ALLOW": "127.0.0.0/8",
             "TOLLWAY_LOG_FORMAT": "json",
-            "TOLLWAY_VAULT_MASTER_KEY": "bWFzdGVyLWtleS1vZi10aGUtYmVuY2htYXJrLXJ1bnM=",
+            "TOLLWAY_VAULT_MASTER_KEY": MASTER_KEY,
+            **({"DATABASE_URL": database} if database else {}),
             **more,
         }
         process = self.start(name, [tollway, "serve"], env=environment)
         wait_for(name, process, lambda: is_ready(port), self)
         target = Target(name, port, [process.pid], relayed=True)
-        target.token = setup.apply(tollway, environment, place, port, upstream.port, transport, self.log(name))
+        target.token = token
         return target
 
 
-def targets(stage, upstream, tollway):
+def targets(stage, upstream, load, tollway):
     """Every target by name, each made when asked for."""
     def production():
         return stage.relay(
-            "relay, Postgres and Redis", upstream, tollway,
-            DATABASE_URL=stage.postgres(), REDIS_URL=stage.redis(),
+            "relay, Postgres and Redis", upstream, load, tollway,
+            database=stage.postgres(), REDIS_URL=stage.redis(),
         )
 
     return [
         ("direct", lambda: upstream),
         ("nginx", lambda: stage.nginx(upstream)),
-        ("alone", lambda: stage.relay("relay alone", upstream, tollway)),
+        ("alone", lambda: stage.relay("relay alone", upstream, load, tollway)),
         ("production", production),
-        ("http2", lambda: stage.relay("relay alone, HTTP/2 client", upstream, tollway, transport="http2")),
+        ("http2", lambda: stage.relay("relay alone, HTTP/2 client", upstream, load, tollway, "--http2")),
     ]
 
 

@@ -1,12 +1,12 @@
 //! What a server is to know before a test: providers, keys, models, routes, and always two tenants.
 //!
 //! Written through the library into the server's own store, before it boots or beside it; a running server
-//! takes changes over as it does those of another replica. Tests of the admin API use that instead.
+//! takes changes over as it does those of another replica. Tests of the admin API use that instead. Knows nothing
+//! of the rest of the harness: the benchmark sets its servers up by the same file.
 
 use std::sync::{Arc, LazyLock};
 
 use tollway::{
-    app::files,
     domain::{
         clock::{Clock, Entropy, SharedClock, SharedEntropy, SystemClock, Timestamp},
         grant::{Effect, Grant, GrantSubject, Pattern},
@@ -26,11 +26,6 @@ use tollway::{
     store::{DatabaseUrl, Store, StoreConfig, Tx, VaultKey},
     upstream::key_purpose,
     vault::{MasterKey, OsEntropy, SealedDataKey, Vault},
-};
-
-use super::{
-    server::{MASTER_KEY, Setup},
-    upstream::Upstream,
 };
 
 /// The public model of [`Scene::ordinary`].
@@ -55,7 +50,7 @@ pub struct TenantHandle {
 
 /// The usual case, in two tenants.
 pub struct Ordinary {
-    /// Stands for the scripted upstream.
+    /// Named `house`.
     pub provider: Provider,
     /// Its only key, [`UPSTREAM_KEY`].
     pub key: Key,
@@ -82,20 +77,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Opens the store that `setup` names, with this build's schema.
-    pub async fn open(setup: &Setup) -> Self {
-        let settings = setup.settings();
-        let url = match &settings.database.url {
-            Some(url) => DatabaseUrl::Postgres(url.secret.clone()),
-            None => DatabaseUrl::Sqlite(files::database(&settings)),
-        };
-        files::make_data_dir(&settings.data.dir).expect("make the data directory");
+    /// Opens a server's store, with this build's schema; `master_key` is the server's, in base64.
+    pub async fn open(url: DatabaseUrl, master_key: &str) -> Self {
         let store = Store::connect(&StoreConfig::new(url)).await.expect("open the store");
         store.migrate().await.expect("migrate");
         let entropy: SharedEntropy = Arc::new(OsEntropy);
         let clock: SharedClock = Arc::new(SystemClock);
         let master =
-            MasterKey::from_base64("the harness", &Secret::new(MASTER_KEY.into())).expect("a master key");
+            MasterKey::from_base64("the harness", &Secret::new(master_key.into())).expect("a master key");
         let vault = Arc::new(open_vault(&store, &master, &entropy).await);
         let config = IdentityConfig::default();
         let identity = Identity::try_new(config, store.clone(), Arc::clone(&vault), clock, entropy);
@@ -104,13 +93,8 @@ impl Scene {
         Self { store, vault, identity, clock: SystemClock, entropy: OsEntropy }
     }
 
-    /// One provider before `upstream`, one key, one model with prices, two tenants that may use everything.
-    pub async fn ordinary(&self, upstream: &Upstream) -> Ordinary {
-        self.ordinary_at(&upstream.base_url()).await
-    }
-
-    /// As [`Scene::ordinary`], with the upstream's base URL, perhaps a proxy's.
-    pub async fn ordinary_at(&self, base_url: &str) -> Ordinary {
+    /// One provider at `base_url`, one key, one model with prices, two tenants that may use everything.
+    pub async fn ordinary(&self, base_url: &str) -> Ordinary {
         let provider = self.provider("house", base_url, |_| ()).await;
         let key = self.key(&provider, "first", UPSTREAM_KEY, |_| ()).await;
         let model = self.model(MODEL, |_| ()).await;
@@ -338,38 +322,4 @@ async fn open_vault(store: &Store, master: &MasterKey, entropy: &SharedEntropy) 
     let sealed: Vec<_> =
         keys.into_iter().map(|key| SealedDataKey { id: key.id, sealed: key.sealed }).collect();
     Vault::open(master, &sealed, active, Arc::clone(entropy)).expect("open the vault")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::harness::server::Production;
-
-    async fn is_readable(setup: &Setup) {
-        let scene = Scene::open(setup).await;
-        let made = scene.ordinary_at("http://127.0.0.1:9/v1").await;
-        scene.top_up(made.a.tenant.id, Nanos::new(5)).await;
-        scene.close().await;
-
-        let scene = Scene::open(setup).await;
-        let principal = scene.identity.verify(&made.a.token).await.unwrap();
-        assert_eq!(principal.tenant.as_ref().unwrap().id, made.a.tenant.id);
-        assert!(principal.allows(MODEL));
-        let key = scene.store.lookup_key(made.key.id).await.unwrap().unwrap();
-        let plain = scene.vault.unseal(&key_purpose(key.id), &key.secret).unwrap();
-        assert_eq!(plain.expose(), UPSTREAM_KEY);
-        assert_eq!(scene.store.lookup_balance(made.a.tenant.id).await.unwrap(), Nanos::new(5));
-        assert_eq!(scene.store.lookup_balance(made.b.tenant.id).await.unwrap(), Nanos::ZERO);
-    }
-
-    #[tokio::test]
-    async fn what_is_set_up_is_what_a_server_finds_alone() {
-        is_readable(&Setup::alone()).await;
-    }
-
-    #[tokio::test]
-    async fn what_is_set_up_is_what_a_server_finds_in_production() {
-        let production = Production::start().await;
-        is_readable(&production.replica()).await;
-    }
 }

@@ -13,10 +13,17 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tollway::app::config::{Overrides, Settings, load_from};
+use tollway::{
+    app::{
+        config::{Overrides, Settings, load_from},
+        files,
+    },
+    store::DatabaseUrl,
+};
 
 use super::{
-    client::Caller,
+    client::{Answer, Caller},
+    scene::Scene,
     services::{RedisServer, TestDatabase, free_port, migrated_database, start_redis},
 };
 
@@ -91,6 +98,17 @@ impl Setup {
     pub fn settings(&self) -> Settings {
         let read = load_from(&Overrides::default(), self.variables.iter().cloned(), self.dir.path());
         read.expect("valid settings").0
+    }
+
+    /// The server's store, to set things up before it boots or beside it.
+    pub async fn scene(&self) -> Scene {
+        let settings = self.settings();
+        let url = match &settings.database.url {
+            Some(url) => DatabaseUrl::Postgres(url.secret.clone()),
+            None => DatabaseUrl::Sqlite(files::database(&settings)),
+        };
+        files::make_data_dir(&settings.data.dir).expect("make the data directory");
+        Scene::open(url, MASTER_KEY).await
     }
 
     /// The binary with these settings and no others, to run a command beside or before the server.
@@ -226,7 +244,7 @@ impl Server {
         let since = Instant::now();
         let caller = self.anonymous();
         loop {
-            let answer = super::client::Answer::try_of(caller.request(reqwest::Method::GET, "/readyz")).await;
+            let answer = Answer::try_of(caller.request(reqwest::Method::GET, "/readyz")).await;
             if answer.is_ok_and(|answer| answer.status.is_success()) {
                 return;
             }
@@ -268,4 +286,40 @@ fn collect(mut from: impl Read + Send + 'static, into: Log) {
             into.lock().extend_from_slice(&buffer[..n]);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway::{domain::money::Nanos, upstream::key_purpose};
+
+    use super::*;
+    use crate::harness::scene::{MODEL, UPSTREAM_KEY};
+
+    async fn is_readable(setup: &Setup) {
+        let scene = setup.scene().await;
+        let made = scene.ordinary("http://127.0.0.1:9/v1").await;
+        scene.top_up(made.a.tenant.id, Nanos::new(5)).await;
+        scene.close().await;
+
+        let scene = setup.scene().await;
+        let principal = scene.identity.verify(&made.a.token).await.unwrap();
+        assert_eq!(principal.tenant.as_ref().unwrap().id, made.a.tenant.id);
+        assert!(principal.allows(MODEL));
+        let key = scene.store.lookup_key(made.key.id).await.unwrap().unwrap();
+        let plain = scene.vault.unseal(&key_purpose(key.id), &key.secret).unwrap();
+        assert_eq!(plain.expose(), UPSTREAM_KEY);
+        assert_eq!(scene.store.lookup_balance(made.a.tenant.id).await.unwrap(), Nanos::new(5));
+        assert_eq!(scene.store.lookup_balance(made.b.tenant.id).await.unwrap(), Nanos::ZERO);
+    }
+
+    #[tokio::test]
+    async fn what_is_set_up_is_what_a_server_finds_alone() {
+        is_readable(&Setup::alone()).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_set_up_is_what_a_server_finds_in_production() {
+        let production = Production::start().await;
+        is_readable(&production.replica()).await;
+    }
 }

@@ -97,7 +97,7 @@ async fn breaks_are_told_apart() {
         let client = client();
         let (target, request) = (target(&format!("http://{}", server.address)), post("{}"));
         let (read, ()) = tokio::join!(async { body(client.send(&target, &request).await?).await }, async {
-            drop(server.answer(answer).await)
+            drop(server.answer(answer).await);
         });
         let error = read.unwrap_err();
         assert!(is_expected(&error), "{answer:?}: {error:?}");

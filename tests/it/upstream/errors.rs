@@ -32,7 +32,7 @@ fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
 
 /// A part of twelve characters of the key, in any form a text could carry, that stands in `text`.
 fn leak(text: &str) -> Option<String> {
-    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     let form: String = url::form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
     let bearer = format!("Bearer {SECRET}");
     let forms = [
@@ -58,7 +58,7 @@ fn leak(text: &str) -> Option<String> {
 
 /// Ways in which an upstream has echoed a key, or could.
 fn echoes() -> Vec<String> {
-    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02X}")).collect();
+    let hex = SECRET.bytes().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().concat();
     let form: String = url::form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
     vec![
         SECRET.to_owned(),

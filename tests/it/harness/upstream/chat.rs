@@ -57,11 +57,11 @@ pub fn chat_json(text: &str, usage: Usage) -> Script {
 #[must_use]
 pub fn chat_stream(pieces: &[&str], usage: impl Into<Option<Usage>>) -> Script {
     let mut script = Script::status(200).sse();
-    script = script.body(chunk(&json!({"role": "assistant", "content": ""}), &Value::Null));
+    script = script.body(chat_chunk(&json!({"role": "assistant", "content": ""}), &Value::Null));
     for piece in pieces {
-        script = script.body(chunk(&json!({"content": piece}), &Value::Null));
+        script = script.body(chat_chunk(&json!({"content": piece}), &Value::Null));
     }
-    script = script.body(chunk(&json!({}), &json!("stop")));
+    script = script.body(chat_chunk(&json!({}), &json!("stop")));
     if let Some(usage) = usage.into() {
         let mut last = envelope(&json!([]));
         last["usage"] = usage.json();
@@ -72,7 +72,7 @@ pub fn chat_stream(pieces: &[&str], usage: impl Into<Option<Usage>>) -> Script {
 
 /// One `data:` event with a delta, for scripts written out step by step.
 #[must_use]
-pub fn chunk(delta: &Value, finish_reason: &Value) -> String {
+pub fn chat_chunk(delta: &Value, finish_reason: &Value) -> String {
     event(&envelope(&json!([
         {"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason}
     ])))

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::{net::TcpSocket, runtime::Runtime, sync::mpsc};
 
 pub use self::{
-    chat::{Usage, chat_json, chat_stream, error},
+    chat::{UPSTREAM_MODEL, Usage, chat_chunk, chat_json, chat_stream, error},
     received::{Hangup, HungUp, Outcome, Received},
     script::{Gate, Head, Script},
 };

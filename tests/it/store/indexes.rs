@@ -1,0 +1,74 @@
+//! The lookups of the request path go by index, also in a large table.
+
+use super::{
+    both::{self, OwnStore},
+    fixtures::{self, added_tenant},
+    raw::raw,
+};
+
+/// What is asked while requests wait, or for each page of a list.
+const HOT: &[&str] = &[
+    "select id from access_tokens where text_hash = HASH",
+    "select id from access_tokens where id = ID",
+    "select id from access_tokens where tenant_id = ID and id > ID order by id limit 10",
+    "select id from tenants where name = 'x'",
+    "select id from members where tenant_id = ID and subject = 'x'",
+    "select id from grants where tenant_id = ID and subject_kind = 'member' and subject_id = ID order by id",
+    "select balance_nanos from balances where tenant_id = ID",
+    "select id from usage_events where id = ID",
+    "select id from usage_events where tenant_id = ID and id > ID order by id limit 10",
+    "select event_id from attempts where event_id in (ID, ID) order by event_id, n",
+    "select id from ledger_entries where tenant_id = ID and id > ID order by id limit 10",
+    "select id from ledger_entries where event_id = ID",
+    "select id from access_tokens where revoked_at is not null and revoked_at >= 'AT'",
+];
+
+/// Thousands of rows in the tables that grow.
+async fn fill(store: &OwnStore) {
+    let tenant = added_tenant(store, "t").await;
+    let mut tx = store.begin().await.unwrap();
+    for n in 0..4_000u16 {
+        let mut hash = [0; 32];
+        hash[..2].copy_from_slice(&n.to_be_bytes());
+        tx.add_access_token(&fixtures::token(&tenant), Some(&hash)).await.unwrap();
+    }
+    for n in 0..1_000 {
+        tx.add_member(&fixtures::member(&tenant, &format!("m{n}"))).await.unwrap();
+        tx.add_tenant(&fixtures::tenant(&format!("t{n}"))).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let events: Vec<_> = (0..4_000).map(|_| fixtures::event(fixtures::tenant("any").id, 1)).collect();
+    store.record_events(&events).await.unwrap();
+}
+
+#[tokio::test]
+async fn postgres_scans_no_table_for_a_hot_lookup() {
+    let store = both::postgres().await;
+    fill(&store).await;
+    raw(&store, "analyze").await;
+    for query in HOT {
+        let query = query
+            .replace("HASH", "decode(repeat('01', 32), 'hex')")
+            .replace("ID", "cast('019adf2e-0000-7000-8000-000000000000' as uuid)")
+            .replace("AT", "2026-11-30T00:00:00Z");
+        let plan = raw(&store, &format!("explain {query}")).await.join("\n");
+        // Partitions and tables that a test leaves empty cost nothing to scan.
+        let large = ["on access_tokens", "on members", "on tenants", "on usage_events_default"];
+        let scans =
+            plan.lines().any(|line| line.contains("Seq Scan") && large.iter().any(|on| line.contains(on)));
+        assert!(!scans, "{query}\n{plan}");
+        assert!(plan.contains("Index") || plan.contains("on grants"), "{query}\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn sqlite_scans_no_table_for_a_hot_lookup() {
+    let store = both::sqlite().await;
+    fill(&store).await;
+    for query in HOT {
+        let query =
+            query.replace("HASH", "x'01'").replace("ID", "x'02'").replace("AT", "2026-11-30T00:00:00Z");
+        let plan = raw(&store, &format!("explain query plan {query}")).await.join("\n");
+        assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{query}\n{plan}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The store, each test on Postgres and on SQLite with one body.
+
+#[macro_use]
+mod both;
+mod fixtures;
+
+mod access_tokens;
+mod catalog;
+mod configuration;
+mod deployment;
+mod events;
+mod failures;
+mod grants;
+mod indexes;
+mod partitions;
+mod raw;
+mod reconcile;
+mod replicas;
+mod schema;
+mod transactions;
