@@ -7,6 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use tollway::{
+    app::keys::open_vault,
     domain::{
         clock::{Clock, Entropy, SharedClock, SharedEntropy, SystemClock, Timestamp},
         grant::{Effect, Grant, GrantSubject, Pattern},
@@ -23,9 +24,9 @@ use tollway::{
         tenant::{BillingMode, Tenant},
     },
     identity::{Identity, IdentityConfig, NewToken, TokenForm},
-    store::{DatabaseUrl, Store, StoreConfig, Tx, VaultKey},
+    store::{DatabaseUrl, Store, StoreConfig, Tx},
     upstream::key_purpose,
-    vault::{MasterKey, OsEntropy, SealedDataKey, Vault},
+    vault::{MasterKey, OsEntropy, Vault},
 };
 
 /// The public model of [`Scene::ordinary`].
@@ -85,7 +86,8 @@ impl Scene {
         let clock: SharedClock = Arc::new(SystemClock);
         let master =
             MasterKey::from_base64("the harness", &Secret::new(master_key.into())).expect("a master key");
-        let vault = Arc::new(open_vault(&store, &master, &entropy).await);
+        let vault = open_vault(&store, &master, &*clock, Arc::clone(&entropy)).await.expect("open the vault");
+        let vault = Arc::new(vault);
         let config = IdentityConfig::default();
         let identity = Identity::try_new(config, store.clone(), Arc::clone(&vault), clock, entropy);
         let identity = identity.expect("set identity up");
@@ -306,20 +308,4 @@ impl Scene {
         change(&mut tx).await.expect("a change the store takes");
         tx.commit().await.expect("commit");
     }
-}
-
-/// Opens the store's data keys, making the first as a server does.
-async fn open_vault(store: &Store, master: &MasterKey, entropy: &SharedEntropy) -> Vault {
-    if store.list_vault_keys().await.expect("read data keys").is_empty() {
-        let made = Vault::new_data_key(1, master, &**entropy).expect("make a data key");
-        let key = VaultKey { id: made.id, sealed: made.sealed, active: true, created_at: SystemClock.now() };
-        let mut tx = store.begin().await.expect("begin");
-        tx.add_vault_key(&key).await.expect("keep the data key");
-        tx.commit().await.expect("commit");
-    }
-    let keys = store.list_vault_keys().await.expect("read data keys");
-    let active = keys.iter().find(|key| key.active).expect("an active data key").id;
-    let sealed: Vec<_> =
-        keys.into_iter().map(|key| SealedDataKey { id: key.id, sealed: key.sealed }).collect();
-    Vault::open(master, &sealed, active, Arc::clone(entropy)).expect("open the vault")
 }
