@@ -139,4 +139,14 @@ impl Admission {
             Self::Redis(redis) => redis.health(),
         }
     }
+
+    /// How many entries and keys were decided by this replica alone because Redis was away, since
+    /// the start; for a metric.
+    #[must_use]
+    pub fn decided_alone(&self) -> u64 {
+        match self {
+            Self::Local(_) => 0,
+            Self::Redis(redis) => redis.decided_alone(),
+        }
+    }
 }

@@ -3,10 +3,10 @@
 -- {2, wait, cooling, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
 local prefix = string.sub(KEYS[1], 1, -2)
 local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
-local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e')
+local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e', 'g', 'g' .. tenant)
 local version = m[1]
 if not version or tonumber(version) < tonumber(ARGV[2]) then return { 0 } end
-local counts = redis.call('HMGET', KEYS[1], 'g' .. version .. ':', 'g' .. version .. ':' .. tenant)
+local counts = { m[7], m[8] }
 local now, ahead = clock(m[3], m[4])
 local now_ms = math.floor(now / 1000)
 local second = math.floor(now / SECOND)
@@ -39,7 +39,8 @@ local views = {}
 for i, owner in ipairs({ '', tenant }) do
   if counts[i] then
     local name = prefix .. 'r' .. version .. ':' .. owner .. model
-    for _, band in ipairs({ COOLING, FULL, BUSY }) do
+    local parked = redis.call('ZRANGEBYSCORE', name, COOLING, '+inf', 'LIMIT', 0, 1)
+    for _, band in ipairs(parked[1] and { COOLING, FULL, BUSY } or {}) do
       local due = redis.call('ZRANGEBYSCORE', name, band, band + now_ms, 'LIMIT', 0, 256)
       for _, id in ipairs(due) do
         local key = key_of(id)
@@ -199,7 +200,10 @@ redis.call('PEXPIRE', hash, DAY_MS)
 redis.call('ZADD', leases, now_ms + math.floor(tonumber(ARGV[7]) / 1000), ARGV[3])
 redis.call('PEXPIRE', leases, VIEW_MS)
 redis.call('ZADD', chosen_view.name, chosen_key.rank * RANK + used, chosen)
-redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
 redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead), 'e', m[6] or int(now))
-redis.call('PEXPIRE', KEYS[1], DAY_MS)
+-- Not with every use: each command costs a microsecond, and both live far longer than 16 uses apart.
+if used % 16 == 0 or not m[6] or chosen_view.opened then
+  redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
+  redis.call('PEXPIRE', KEYS[1], DAY_MS)
+end
 return { 1, chosen, second, version, used, chosen_key.score - chosen_key.rank * RANK }

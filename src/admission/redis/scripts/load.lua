@@ -21,7 +21,7 @@ if ARGV[3] == '1' then
     if string.sub(field, 1, 1) == 'g' then redis.call('HDEL', KEYS[1], field) end
   end
   for i = 5, 4 + 2 * owners, 2 do
-    redis.call('HSET', KEYS[1], 'g' .. version .. ':' .. ARGV[i], ARGV[i + 1])
+    redis.call('HSET', KEYS[1], 'g' .. ARGV[i], ARGV[i + 1])
   end
   redis.call('HSET', KEYS[1], 'v', version)
   redis.call('PEXPIRE', KEYS[1], DAY_MS)
