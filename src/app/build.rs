@@ -20,7 +20,7 @@ use super::{
     tasks::{Tasks, run_once},
 };
 use crate::{
-    admission::{Admission, SettlePass, local::Local, redis::Redis},
+    admission::{Admission, SettlePass},
     billing::{
         estimate::Calibration,
         journal::{Journal, Recovered},
@@ -110,10 +110,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     let presence =
         Presence::announce(store.clone(), journal.clone(), clock.clone(), !settings.redis.url.is_empty())
             .await?;
-    let admission = match parts::redis(settings, journal.replica()) {
-        Some(config) => Admission::Redis(Arc::new(Redis::new(config, clock.clone()).context("redis.url")?)),
-        None => Admission::Local(Arc::new(Local::new(clock.clone()))),
-    };
+    let admission = parts::admission(settings, journal.replica(), clock.clone())?;
     release_holds(&admission, &recovered);
     let identity = Identity::try_new(
         parts::identity(settings),

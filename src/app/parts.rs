@@ -1,6 +1,6 @@
 //! What each floor takes, made of the settings: the only place where both are known.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, sync::Arc};
 
 use anyhow::Context;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -13,9 +13,10 @@ use super::{
     files,
 };
 use crate::{
-    admission::redis::{Layout, RedisConfig},
+    admission::redis::{Layout, Redis, RedisConfig},
+    admission::{Admission, local::Local},
     billing::journal::JournalConfig,
-    domain::ids::ReplicaId,
+    domain::{clock::SharedClock, ids::ReplicaId},
     http::{ops::Scrape, serve::ServeConfig},
     identity::IdentityConfig,
     net::GuardConfig,
@@ -40,9 +41,18 @@ pub fn store(settings: &Settings) -> StoreConfig {
     }
 }
 
-/// Which Redis, if any.
-#[must_use]
-pub fn redis(settings: &Settings, replica: ReplicaId) -> Option<RedisConfig> {
+/// Counters in Redis, or in this process where there is none.
+///
+/// # Errors
+/// When the URLs cannot be used; a Redis that is away does not stop the start.
+pub fn admission(settings: &Settings, replica: ReplicaId, clock: SharedClock) -> anyhow::Result<Admission> {
+    Ok(match redis(settings, replica) {
+        Some(config) => Admission::Redis(Arc::new(Redis::new(config, clock).context("redis.url")?)),
+        None => Admission::Local(Arc::new(Local::new(clock))),
+    })
+}
+
+fn redis(settings: &Settings, replica: ReplicaId) -> Option<RedisConfig> {
     let section = &settings.redis;
     let first = section.url.first()?;
     let layout = match section.mode {
