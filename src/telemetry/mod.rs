@@ -16,6 +16,5 @@ pub use families::{FAMILIES, Family, FamilyKind};
 pub use logs::{LogConfig, LogGuard, install};
 pub use metrics::{InFlight, Metrics, ModelMetrics, ProviderMetrics, RequestEnd};
 pub use reference::reference;
-#[allow(unused_imports)]
 pub(crate) use traces::span;
 pub use traces::{TRACE_TARGET, TraceConfig, Traces, continue_trace};

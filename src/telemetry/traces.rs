@@ -29,13 +29,11 @@ use url::Url;
 pub const TRACE_TARGET: &str = "tollway_trace";
 
 /// Makes a span for the collector: `span!("relay.attempt", key.id = %id)`.
-#[allow(unused_macros)]
 macro_rules! span {
     ($name:literal $(, $($field:tt)+)?) => {
         tracing::span!(target: $crate::telemetry::TRACE_TARGET, tracing::Level::INFO, $name $(, $($field)+)?)
     };
 }
-#[allow(unused_imports)]
 pub(crate) use span;
 
 /// Where spans go.
