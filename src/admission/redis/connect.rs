@@ -21,7 +21,6 @@ use super::config::{Layout, RedisConfig, RedisError};
 
 /// One thread's connection; clones share the socket.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "one for each thread")]
 pub enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
@@ -38,6 +37,7 @@ impl Connection {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "one for each process")]
 enum Dial {
     Single(Client),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String },
