@@ -1,11 +1,14 @@
 //! Opening the vault: the master key from outside, the data keys from the store.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 
+use super::{config::Settings, files};
 use crate::{
-    domain::clock::{Clock, SharedEntropy},
+    domain::clock::{Clock, SharedEntropy, SystemClock},
     store::{Store, StoreError, VaultKey},
-    vault::{MasterKey, SealedDataKey, Vault},
+    vault::{MasterKey, OsEntropy, SealedDataKey, Vault},
 };
 
 /// The first data key's number.
@@ -30,6 +33,15 @@ pub async fn open_vault(
     let sealed: Vec<_> =
         keys.into_iter().map(|key| SealedDataKey { id: key.id, sealed: key.sealed }).collect();
     Ok(Vault::open(master, &sealed, active, entropy)?)
+}
+
+/// Opens the vault of a server that has started before; what a command beside it does.
+///
+/// # Errors
+/// When there is no master key, or as [`open_vault`].
+pub async fn open_existing(store: &Store, settings: &Settings) -> anyhow::Result<Vault> {
+    let found = files::master_key(&settings.vault, &settings.data.dir, false, &OsEntropy)?;
+    open_vault(store, &found.key, &SystemClock, Arc::new(OsEntropy)).await
 }
 
 async fn list(store: &Store) -> anyhow::Result<Vec<VaultKey>> {

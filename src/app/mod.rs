@@ -2,8 +2,9 @@
 //!
 //! [`build::start`] makes a server of [`config::Settings`], bottom-up in one function;
 //! [`shutdown`] ends it in order. Background work is listed in [`background`] and spawned by
-//! [`tasks`], the only spawner.
+//! [`tasks`], the only spawner. [`apply`] sets up by files.
 
+pub mod apply;
 pub mod background;
 pub mod build;
 pub mod config;

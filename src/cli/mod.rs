@@ -7,12 +7,16 @@
 //! command line or the settings are wrong; 3 a check found something (`migrate --check`,
 //! `reconcile`, `healthcheck`).
 
+mod apply;
 mod config;
 mod healthcheck;
 mod journal;
+mod keys;
 mod migrate;
 mod reconcile;
 mod serve;
+mod table;
+mod token;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -58,6 +62,12 @@ impl Global {
 enum Command {
     /// Start the server
     Serve(serve::ServeArgs),
+    /// Set up tenants, providers, models and routes by files
+    Apply(apply::ApplyArgs),
+    /// Issue, list and revoke access tokens
+    Token(token::TokenArgs),
+    /// List the upstream keys
+    Keys(keys::KeysArgs),
     /// Bring the database's schema up to date
     Migrate(migrate::MigrateArgs),
     /// Prove that events, ledger and balances agree
@@ -79,6 +89,9 @@ pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let done = match command {
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Apply(args) => apply::run(&global, &args),
+        Command::Token(args) => token::run(&global, &args),
+        Command::Keys(args) => keys::run(&global, &args),
         Command::Migrate(args) => migrate::run(&global, &args),
         Command::Reconcile(args) => reconcile::run(&global, &args),
         Command::Journal(args) => journal::run(&global, &args),

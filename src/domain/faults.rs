@@ -11,6 +11,7 @@ use crate::domain::{
     price::Prices,
     principal::Role,
     provider::{AuthStyle, Provider, Timeouts},
+    secret::Secret,
     tenant::{Member, Tenant},
 };
 
@@ -140,6 +141,16 @@ impl Member {
         check(&mut faults, "subject", !is_id, "a subject must not look like a member's id");
         check(&mut faults, "role", self.role != Role::Operator, "expected owner, admin, member or auditor");
         faults
+    }
+}
+
+impl Secret {
+    /// Why it cannot be an upstream credential, which has to fit into a header.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        let text = self.expose();
+        (text.is_empty() || !is_header_value(text))
+            .then_some("expected a credential: up to 4096 visible ASCII characters")
     }
 }
 
