@@ -19,6 +19,7 @@ mod floors;
 mod harness;
 mod identity;
 mod net;
+mod relay;
 mod sdk;
 mod store;
 mod upstream;

@@ -145,7 +145,6 @@ impl Answer {
     ///
     /// # Panics
     /// When the status is another.
-    #[must_use]
     pub fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
         self

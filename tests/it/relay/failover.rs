@@ -1,0 +1,210 @@
+//! What happens when a key or a provider fails.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollway::domain::{event::Outcome, failure::FailureClass};
+
+use super::events::event_of;
+use crate::harness::{
+    scene::MODEL,
+    server::Setup,
+    upstream::{Script, Upstream, Usage, bearer, chat_json, chat_stream, error},
+};
+
+fn ask(stream: bool) -> Value {
+    json!({"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+#[tokio::test]
+async fn a_limited_key_makes_room_for_the_next_and_stays_out() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    scene.key(&house.provider, "second", "sk-second-key-0815", |key| key.priority = 200).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    let limited = Script::status(429).header("retry-after", "60").json(
+        &json!({"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}),
+    );
+    upstream.when(bearer(crate::harness::scene::UPSTREAM_KEY), limited);
+
+    let first = caller.chat(&ask(true)).await.expect_status(200);
+    assert_eq!(upstream.request_count(), 2);
+    let event = event_of(&scene.store, first.header("x-request-id").unwrap()).await;
+    let classes: Vec<_> = event.attempts.iter().map(|one| (one.status, one.class)).collect();
+    assert_eq!(classes, [(Some(429), Some(FailureClass::RateLimited)), (Some(200), None)]);
+
+    caller.chat(&ask(false)).await.expect_status(200);
+    assert_eq!(upstream.request_count(), 3, "the limited key is left alone");
+}
+
+#[tokio::test]
+async fn a_broken_provider_is_followed_by_the_next_route() {
+    let broken = Upstream::start();
+    let healthy = Upstream::start();
+    broken.otherwise(|_| Script::status(500).json(&json!({"error": {"message": "boom"}})));
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&broken.base_url()).await;
+    let spare = scene.provider("spare", &healthy.base_url(), |_| ()).await;
+    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
+    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    let server = setup.boot().await;
+
+    let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(200);
+
+    assert_eq!((broken.request_count(), healthy.request_count()), (1, 1));
+    let event = event_of(&scene.store, answer.header("x-request-id").unwrap()).await;
+    assert_eq!(event.attempts[0].class, Some(FailureClass::Broken));
+    assert_eq!(event.attempts[1].provider_id, spare.id);
+}
+
+#[tokio::test]
+async fn a_stream_fails_over_until_its_first_content_and_never_after() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let spare_upstream = Upstream::start();
+    let spare = scene.provider("spare", &spare_upstream.base_url(), |_| ()).await;
+    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
+    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+
+    let role_only =
+        crate::harness::upstream::chat_chunk(&json!({"role": "assistant", "content": ""}), &Value::Null);
+    upstream.then(Script::status(200).sse().body(role_only.clone()).reset());
+    let answer = caller.chat(&ask(true)).await.expect_status(200);
+    assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
+    assert_eq!(spare_upstream.request_count(), 1);
+
+    upstream.then(Script::status(200).sse().body(
+        "data: {\"error\":{\"message\":\"The server is overloaded\",\"type\":\"overloaded_error\"}}\n\n",
+    ).end());
+    caller.chat(&ask(true)).await.expect_status(200);
+    assert_eq!(spare_upstream.request_count(), 2, "an error as the first event is a failed attempt");
+
+    let text = crate::harness::upstream::chat_chunk(&json!({"content": "half an ans"}), &Value::Null);
+    upstream.then(Script::status(200).sse().body(role_only).body(text).reset());
+    let answer = caller.chat(&ask(true)).await;
+    if answer.text().contains("half an ans") {
+        let last: Value = serde_json::from_str(answer.events().last().unwrap()).unwrap();
+        assert!(last["error"]["message"].is_string());
+        assert_eq!(spare_upstream.request_count(), 2, "no replay after content");
+    } else {
+        assert_eq!(spare_upstream.request_count(), 3, "the key was still out, the spare served");
+    }
+}
+
+#[tokio::test]
+async fn a_clients_fault_is_returned_as_it_is_and_touches_no_key() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    scene.key(&house.provider, "second", "sk-second-key-0815", |_| ()).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    upstream.then(error(400, "context_length_exceeded", "maximum context length is 8192 tokens"));
+
+    let answer = caller.chat(&ask(false)).await.expect_status(400);
+
+    assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
+    assert_eq!(upstream.request_count(), 1, "no other key is asked");
+    let event = event_of(&scene.store, answer.header("x-request-id").unwrap()).await;
+    assert_eq!(event.outcome, Outcome::Rejected);
+    assert_eq!(event.charge.get(), 0);
+    caller.chat(&ask(false)).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn when_all_are_limited_the_answer_is_429_with_the_earliest_return() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let server = setup.boot().await;
+    upstream.otherwise(|_| {
+        Script::status(429)
+            .header("retry-after", "7")
+            .json(&json!({"error": {"message": "Too Many Requests"}}))
+    });
+
+    let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(429);
+
+    assert_eq!(answer.header("retry-after"), Some("7"));
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("house: rate_limited"));
+}
+
+#[tokio::test]
+async fn a_silent_upstream_is_given_up_after_its_idle_time() {
+    let silent = Upstream::start();
+    silent.otherwise(|_| Script::silent());
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let provider =
+        scene.provider("silent", &silent.base_url(), |provider| provider.timeouts.idle_ms = 300).await;
+    scene.key(&provider, "only", "sk-silent-key-4711", |_| ()).await;
+    let model = scene.model("quiet", |_| ()).await;
+    scene.route(&model, &provider, |_| ()).await;
+    let tenant = scene.tenant("acme", |_| ()).await;
+    let server = setup.boot().await;
+
+    let body = json!({"model": "quiet", "messages": []});
+    let answer = server.caller(&tenant.token).chat(&body).await.expect_status(503);
+    assert!(answer.took >= Duration::from_millis(300) && answer.took < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn comments_do_not_keep_a_stalled_stream_alive() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let provider =
+        scene.provider("slow", &upstream.base_url(), |provider| provider.timeouts.idle_ms = 500).await;
+    scene.key(&provider, "only", "sk-slow-key-4711", |_| ()).await;
+    let model = scene.model("slow", |_| ()).await;
+    scene.route(&model, &provider, |_| ()).await;
+    let tenant = scene.tenant("acme", |_| ()).await;
+    let server = setup.boot().await;
+    let text = crate::harness::upstream::chat_chunk(&json!({"content": "one"}), &Value::Null);
+    let mut script = Script::status(200).sse().body(text);
+    for _ in 0..40 {
+        script = script.sleep(Duration::from_millis(100)).body(": ping\n\n");
+    }
+    upstream.then(script.end());
+
+    let body = json!({"model": "slow", "stream": true, "messages": []});
+    let answer = server.caller(&tenant.token).chat(&body).await.expect_status(200);
+
+    assert!(answer.took < Duration::from_secs(3), "{:?}", answer.took);
+    let last: Value = serde_json::from_str(answer.events().last().unwrap()).unwrap();
+    assert!(last["error"]["message"].is_string());
+}
+
+#[tokio::test]
+async fn plain_answers_and_streams_both_survive_a_truncated_first_try() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let spare_upstream = Upstream::start();
+    let spare = scene.provider("spare", &spare_upstream.base_url(), |_| ()).await;
+    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
+    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    let server = setup.boot().await;
+    let whole = chat_json("truncated", Usage::new(1, 1));
+    let cut = whole.wire_len() - 10;
+    upstream.then(whole.cut_at(cut));
+    spare_upstream.then(chat_stream(&["never"], None));
+    spare_upstream.otherwise(|_| chat_json("served by the spare", Usage::new(1, 1)));
+
+    let answer = server.caller(&house.a.token).chat(&ask(false)).await;
+
+    // The spare's first answer is a stream although none was asked for: broken, and nothing is left.
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let again = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(200);
+    assert!(!again.text().contains("truncated"));
+}

@@ -1,0 +1,7 @@
+//! The request path, end to end: the real server, a scripted upstream, real sockets.
+
+mod events;
+mod failover;
+mod hangup;
+mod passthrough;
+mod refusals;
