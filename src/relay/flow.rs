@@ -13,7 +13,11 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use crate::{
     domain::{event::Outcome, failure::FailureClass},
     net,
-    relay::{Failure, attempt::cool, open::Opened},
+    relay::{
+        Failure,
+        attempt::cool,
+        open::{Opened, Rest},
+    },
     wire::openai_chat::{KEEP_ALIVE, encode_error_event},
 };
 
@@ -150,14 +154,20 @@ impl Flow {
 impl State {
     fn passing(opened: Opened) -> Self {
         let now = Instant::now();
-        let until = (now + opened.rest.idle).min(opened.rest.deadline);
+        let seen = opened.rest.filter.seen();
         Self::Passing(Box::new(Passing {
-            content_seq: opened.rest.filter.seen().content_seq,
-            timer: Box::pin(sleep_until(until)),
+            content_seq: seen.content_seq,
+            timer: Box::pin(sleep_until(silent_at(&opened.rest, now, seen.finished))),
             progress_due: now + PROGRESS_EVERY,
             opened,
         }))
     }
+}
+
+/// When an answer that has just brought content has been silent for too long.
+fn silent_at(rest: &Rest, now: Instant, finished: bool) -> Instant {
+    let silence = if finished { AFTER_FINISH.min(rest.idle) } else { rest.idle };
+    (now + silence).min(rest.deadline)
 }
 
 /// What a poll of the passing answer came to.
@@ -222,8 +232,7 @@ impl Passing {
 
     fn content_passed(&mut self, finished: bool) {
         let now = Instant::now();
-        let silence = if finished { AFTER_FINISH.min(self.opened.rest.idle) } else { self.opened.rest.idle };
-        self.timer.as_mut().reset((now + silence).min(self.opened.rest.deadline));
+        self.timer.as_mut().reset(silent_at(&self.opened.rest, now, finished));
         if now >= self.progress_due {
             self.progress_due = now + PROGRESS_EVERY;
             self.opened.flight.progress();
