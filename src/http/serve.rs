@@ -20,6 +20,10 @@ use super::{
 
 /// Connections that may wait to be accepted; the kernel's own limit may be lower.
 const BACKLOG: u32 = 8_192;
+/// A client that takes nothing of its answer for so long is cut; without this it would hold its
+/// upstream call and its slot for ever. Accepted connections inherit it from the listener.
+#[cfg(target_os = "linux")]
+const STALLED_READER_MS: u32 = 60_000;
 /// Threads of each worker for blocking work; the request path has none of it.
 const BLOCKING_THREADS: usize = 2;
 
@@ -59,6 +63,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_user_timeout(&socket, STALLED_READER_MS)?;
     socket.listen(BACKLOG)?.into_std()
 }
 

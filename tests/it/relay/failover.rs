@@ -185,7 +185,7 @@ async fn comments_do_not_keep_a_stalled_stream_alive() {
 }
 
 #[tokio::test]
-async fn plain_answers_and_streams_both_survive_a_truncated_first_try() {
+async fn a_truncated_plain_answer_is_tried_elsewhere() {
     let upstream = Upstream::start();
     let setup = Setup::alone();
     let scene = setup.scene().await;
@@ -195,16 +195,23 @@ async fn plain_answers_and_streams_both_survive_a_truncated_first_try() {
     scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
     scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
     let server = setup.boot().await;
-    let whole = chat_json("truncated", Usage::new(1, 1));
-    let cut = whole.wire_len() - 10;
-    upstream.then(whole.cut_at(cut));
-    spare_upstream.then(chat_stream(&["never"], None));
-    spare_upstream.otherwise(|_| chat_json("served by the spare", Usage::new(1, 1)));
+    upstream.then(Script::status(200).length(500).body("{\"id\":\"x\",\"model\":\"m\",").close());
+    spare_upstream.then(chat_json("served by the spare", Usage::new(1, 1)));
 
-    let answer = server.caller(&house.a.token).chat(&ask(false)).await;
+    let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(200);
+    assert!(answer.text().contains("served by the spare"));
+    assert_eq!((upstream.request_count(), spare_upstream.request_count()), (1, 1));
+}
 
-    // The spare's first answer is a stream although none was asked for: broken, and nothing is left.
-    assert_eq!(answer.status, 503, "{}", answer.text());
-    let again = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(200);
-    assert!(!again.text().contains("truncated"));
+#[tokio::test]
+async fn an_upstream_that_streams_unasked_is_broken() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let server = setup.boot().await;
+    upstream.then(chat_stream(&["never asked for"], None));
+
+    let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(503);
+
+    assert!(!answer.text().contains("never asked for"));
 }
