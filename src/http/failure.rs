@@ -57,6 +57,13 @@ impl From<Denied> for Refusal {
     }
 }
 
+impl Refusal {
+    /// What the client sees, where no model is spoken of.
+    pub(super) fn face(&self) -> Face {
+        face(self, Door::OpenAi)
+    }
+}
+
 /// What the client sees of a refusal.
 pub(super) struct Face {
     pub status: StatusCode,

@@ -3,6 +3,7 @@
 //! [`configure`] is the table of every path. A surface is a folder: it reads its dialect, calls the
 //! relay, and writes its dialect. To add an admin resource: one file in `admin`.
 
+pub mod admin;
 pub mod arrival;
 pub mod body;
 pub mod failure;
@@ -18,6 +19,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::{
     http::{
+        admin::Desk,
         arrival::{Arrival, Receptionist},
         body::BodyLimit,
         failure::Refusal,
@@ -37,6 +39,8 @@ pub struct Surfaces {
     pub receptionist: Receptionist,
     /// The largest decoded body, bytes.
     pub body_limit: usize,
+    /// What the admin surface works with.
+    pub desk: Desk,
 }
 
 /// Every path of the server.
@@ -47,6 +51,7 @@ pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
             .app_data(surfaces.receptionist)
             .app_data(BodyLimit(surfaces.body_limit))
             .app_data(web::PayloadConfig::new(surfaces.body_limit))
+            .service(admin::routes(surfaces.desk))
             .service(openai::routes("/api/v1/relay", Door::Relay))
             .service(openai::routes("/v1/v1", Door::OpenAi))
             .service(openai::routes("/v1", Door::OpenAi))
