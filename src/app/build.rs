@@ -32,6 +32,7 @@ use crate::{
     },
     http::{
         Surfaces,
+        admin::Desk,
         arrival::Receptionist,
         ops,
         serve::{self, ServeHandle},
@@ -152,6 +153,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         },
     );
     let worker = Worker {
+        store: store.clone(),
         identity,
         catalog,
         admission,
@@ -254,6 +256,7 @@ async fn set_up_token(store: &Store, identity: &Identity) -> anyhow::Result<Opti
 /// What each worker thread makes its own parts from.
 #[derive(Clone)]
 struct Worker {
+    store: Store,
     identity: Arc<Identity>,
     catalog: Arc<Catalog>,
     admission: Admission,
@@ -287,6 +290,25 @@ impl Worker {
         });
         let receptionist =
             Receptionist { clock: Arc::clone(&self.clock), entropy: Arc::clone(&self.entropy) };
-        Surfaces { relay, identity: Arc::clone(&self.identity), receptionist, body_limit: self.body_limit }
+        Surfaces {
+            relay,
+            identity: Arc::clone(&self.identity),
+            receptionist,
+            body_limit: self.body_limit,
+            desk: self.desk(),
+        }
+    }
+
+    fn desk(&self) -> Desk {
+        Desk {
+            store: self.store.clone(),
+            vault: Arc::clone(&self.vault),
+            identity: Arc::clone(&self.identity),
+            catalog: Arc::clone(&self.catalog),
+            admission: self.admission.clone(),
+            guard: Arc::clone(&self.guard),
+            clock: Arc::clone(&self.clock),
+            entropy: Arc::clone(&self.entropy),
+        }
     }
 }

@@ -12,6 +12,7 @@
     reason = "a test that cannot go on says so by panicking, its helpers too"
 )]
 
+mod admin;
 mod admission;
 mod billing;
 mod crash;

@@ -93,8 +93,7 @@ pub(super) fn register<R: Resource>(surface: &mut Surface) {
         Operation::new(method, path.to_owned(), R::PATH, format!("{verb} {}", R::NAME))
     };
     let listing = Operation::new(Method::GET, all.clone(), R::PATH, format!("List {}", R::PATH));
-    surface
-        .add(listing.listing::<R::Filter>().gives(200, Surface::list_of(&view)), web::get().to(list::<R>));
+    surface.add(listing.listing::<R::Filter>().gives(200, Surface::list_of(&view)), web::get().to(list::<R>));
     surface.add(
         describe(Method::POST, &all, "Create a").idempotent().takes(input).gives(201, view.clone()),
         web::post().to(create::<R>),
