@@ -5,6 +5,7 @@
 //! | catalog | watching | follows the store's catalog |
 //! | identity | watching | reads revocations and signing keys again when access has changed |
 //! | admission | settling | renews leases, gives back what ended, watches Redis |
+//! | answers | watching | forgets old answers to repeated admin requests |
 //! | recorder | recording | drains the journal into the store |
 //! | presence | present | reports this replica and holds its lock |
 
@@ -25,6 +26,7 @@ use crate::{
     },
     catalog::Catalog,
     domain::clock::SharedClock,
+    http::admin,
     identity::Identity,
     store::Store,
     telemetry::Metrics,
@@ -68,6 +70,14 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
     });
     tasks.spawn(Stage::Watching, "identity", move |stop| {
         follow_access(Arc::clone(&catalog), Arc::clone(&identity), stop)
+    });
+    let (kept, time) = (store.clone(), clock.clone());
+    tasks.spawn(Stage::Watching, "answers", move |stop| {
+        let forgotten = admin::forget_old_answers(kept.clone(), time.clone(), stop);
+        async move {
+            forgotten.await;
+            Ok(())
+        }
     });
     tasks.spawn(Stage::Settling, "admission", move |stop| {
         let admission = admission.clone();

@@ -100,7 +100,7 @@ pub struct AccessTokenInput {
     limits: Limits,
     /// When it lapses; null: never. A JWT has to.
     #[serde(default)]
-    #[schema(schema_with = schema::instant)]
+    #[schema(schema_with = schema::maybe_instant)]
     expires_at: Option<Timestamp>,
 }
 
@@ -132,10 +132,10 @@ pub struct AccessTokenView {
     #[schema(schema_with = schema::limits)]
     limits: Limits,
     /// When it lapses; null: never.
-    #[schema(schema_with = schema::instant)]
+    #[schema(schema_with = schema::maybe_instant)]
     expires_at: Option<Timestamp>,
     /// Since when it is revoked.
-    #[schema(schema_with = schema::instant)]
+    #[schema(schema_with = schema::maybe_instant)]
     revoked_at: Option<Timestamp>,
     /// When it was issued.
     #[schema(schema_with = schema::instant)]

@@ -3,6 +3,8 @@
 //! The first answer is kept for a day beside what it made, in the same transaction, and sealed: it
 //! may hold an access token that is shown only once.
 
+use std::time::Duration;
+
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{StatusCode, header},
@@ -10,15 +12,25 @@ use actix_web::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{ids::AccessTokenId, secret::Sealed},
+    domain::{
+        clock::{SharedClock, Timestamp},
+        ids::AccessTokenId,
+        secret::Sealed,
+    },
     http::admin::{Answer, Desk, etag, problem::Problem},
-    store::{Idempotency, IdempotentRequest, SavedAnswer, Tx},
+    store::{Idempotency, IdempotentRequest, SavedAnswer, Store, StoreError, Tx},
 };
 
 /// The header.
 pub(super) const HEADER: &str = "idempotency-key";
+
+/// How long an answer is kept.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// How often old answers are forgotten.
+const SWEEP: Duration = Duration::from_secs(3_600);
 
 /// What was created, as it is told.
 #[derive(Serialize, Deserialize)]
@@ -101,6 +113,25 @@ async fn in_turn(
             "the key was used for another body: take a new key for a new object",
         )),
     }
+}
+
+/// Forgets answers when their day is over, until `shutdown`.
+pub async fn forget_old_answers(store: Store, clock: SharedClock, shutdown: CancellationToken) {
+    loop {
+        if let Err(error) = forget(&store, clock.now().minus(KEPT_FOR)).await {
+            tracing::warn!(%error, "old answers to repeated requests are kept until the store is back");
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(SWEEP) => {}
+        }
+    }
+}
+
+async fn forget(store: &Store, before: Timestamp) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    tx.remove_old_idempotent(before).await?;
+    tx.commit().await
 }
 
 fn key(request: &HttpRequest) -> Result<Option<&str>, Problem> {

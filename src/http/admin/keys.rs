@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -41,8 +41,8 @@ pub struct KeyInput {
     label: String,
     /// The credential. Needed at first unless the provider takes none; never shown. In a change,
     /// absent keeps the one there is.
-    #[serde(default, skip_serializing)]
-    #[schema(value_type = Option<String>, write_only)]
+    #[serde(default, skip_serializing_if = "is_hidden", serialize_with = "hide")]
+    #[schema(schema_with = schema::secret)]
     secret: Option<Secret>,
     /// Lower is tried first.
     #[serde(default)]
@@ -103,6 +103,17 @@ pub struct Filter {
 /// A share among equals.
 pub(super) const fn one() -> u32 {
     1
+}
+
+/// A secret is never shown. `skip_serializing` would say so too, but take it out of the document.
+#[expect(clippy::ref_option, reason = "serde calls it with the field")]
+const fn is_hidden(_: &Option<Secret>) -> bool {
+    true
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it with the field")]
+fn hide<S: Serializer>(_: &Option<Secret>, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_none()
 }
 
 pub(super) enum Keys {}

@@ -70,7 +70,7 @@ pub struct KeyView {
     /// Attempts in flight.
     in_flight: u32,
     /// When it was last used.
-    #[schema(schema_with = schema::instant)]
+    #[schema(schema_with = schema::maybe_instant)]
     last_used_at: Option<Timestamp>,
     /// Every cooldown in force.
     cooldowns: Vec<CooldownView>,

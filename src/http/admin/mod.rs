@@ -59,6 +59,8 @@ use crate::{
     vault::Vault,
 };
 
+pub use idempotency::forget_old_answers;
+
 /// Where the surface is.
 pub const PREFIX: &str = "/admin/v1";
 /// The largest body it takes, bytes.

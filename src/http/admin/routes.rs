@@ -45,7 +45,7 @@ pub struct RouteInput {
     cost: PriceList,
     /// Replaces the model's capabilities on this route; null: as the model.
     #[serde(default)]
-    #[schema(schema_with = schema::capabilities)]
+    #[schema(schema_with = schema::maybe_capabilities)]
     capabilities: Option<Capabilities>,
     /// Whether it is used.
     #[serde(default = "yes")]

@@ -5,7 +5,7 @@ use utoipa::{
     IntoParams, ToSchema,
     openapi::{
         Object, ObjectBuilder, Schema,
-        schema::{AdditionalProperties, OneOfBuilder, SchemaFormat, Type},
+        schema::{AdditionalProperties, OneOfBuilder, SchemaFormat, SchemaType, Type},
     },
 };
 
@@ -116,9 +116,10 @@ pub(super) mod amount {
     }
 }
 
-/// A decimal amount.
+/// A decimal amount; null where there is none.
 pub(super) fn money() -> Object {
-    let text = ObjectBuilder::new().schema_type(Type::String).examples(["2.50"]);
+    let kind = SchemaType::from_iter([Type::String, Type::Null]);
+    let text = ObjectBuilder::new().schema_type(kind).examples(["2.50"]);
     text.description(Some("A decimal amount of the deployment's currency, with at most nine decimals"))
         .build()
 }
@@ -129,14 +130,37 @@ pub(super) fn instant() -> Object {
     ObjectBuilder::new().schema_type(Type::String).format(Some(format)).build()
 }
 
+/// An instant, or null.
+pub(super) fn maybe_instant() -> Object {
+    nullable(Type::String, instant())
+}
+
+/// A text that goes in and never comes out.
+pub(super) fn secret() -> Object {
+    let text = ObjectBuilder::new().schema_type(Type::String).write_only(true);
+    text.description(Some("Never shown; in a change, absent keeps the one there is")).build()
+}
+
+/// What replaces a model's capabilities, or null.
+pub(super) fn maybe_capabilities() -> Object {
+    nullable(Type::Object, capabilities())
+}
+
+fn nullable(kind: Type, mut object: Object) -> Object {
+    object.schema_type = SchemaType::from_iter([kind, Type::Null]);
+    object
+}
+
 /// Windows; a field that is absent or null does not limit.
 pub(super) fn limits() -> Object {
-    numbers(&["rpm", "tpm", "concurrency"], "Absent or null: no limit; 0: nothing passes")
+    let kind = SchemaType::from_iter([Type::Integer, Type::Null]);
+    numbers(&["rpm", "tpm", "concurrency"], &kind, "Absent or null: no limit; 0: nothing passes")
 }
 
 /// How long to wait for what.
 pub(super) fn timeouts() -> Object {
-    numbers(&["connect_ms", "idle_ms", "total_ms"], "Milliseconds, 1 to 86400000")
+    let kind = SchemaType::new(Type::Integer);
+    numbers(&["connect_ms", "idle_ms", "total_ms"], &kind, "Milliseconds, 1 to 86400000")
 }
 
 /// What a model can do.
@@ -164,11 +188,11 @@ pub(super) fn texts() -> Object {
     ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(values)).build()
 }
 
-/// Which models may be used and which not, by name or pattern.
+/// Which models may be used and which not, by name or pattern; null does not narrow.
 pub(super) fn grants() -> Object {
     let text = ObjectBuilder::new().schema_type(Type::String);
     let list = utoipa::openapi::ArrayBuilder::new().items(text).build();
-    let object = ObjectBuilder::new().schema_type(Type::Object);
+    let object = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Object, Type::Null]));
     object.property("allow", list.clone()).property("deny", list).build()
 }
 
@@ -208,8 +232,8 @@ one_of! {
     booking_kind: "top_up" | "refund" | "adjustment";
 }
 
-fn numbers(names: &[&str], description: &str) -> Object {
-    let number = || ObjectBuilder::new().schema_type(Type::Integer).build();
+fn numbers(names: &[&str], kind: &SchemaType, description: &str) -> Object {
+    let number = || ObjectBuilder::new().schema_type(kind.clone()).build();
     let object = ObjectBuilder::new().schema_type(Type::Object).description(Some(description));
     names.iter().fold(object, |object, name| object.property(*name, number())).build()
 }

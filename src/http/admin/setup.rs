@@ -10,7 +10,7 @@ use crate::{
     http::admin::{
         Answer, Desk,
         access_tokens::{self, IssuedView},
-        input,
+        input, schema,
         surface::{Operation, Surface},
     },
 };
@@ -32,7 +32,7 @@ pub(super) fn register(surface: &mut Surface) {
 #[serde(deny_unknown_fields)]
 pub struct SetupInput {
     /// `tw_setup_…`
-    #[schema(value_type = String, write_only)]
+    #[schema(schema_with = schema::secret)]
     setup_token: Secret,
 }
 

@@ -9,14 +9,14 @@ in_both_worlds! {
     what_others_refer_to_stays, an_update_that_clashes_changes_nothing,
 }
 
-/// Creates `body` at `path`, changes it by `patch` to what has `changed`, and removes it.
-async fn lives(world: &World, path: &str, body: Value, patch: Value, changed: Value) {
-    let created = world.post(path, body.clone()).await.expect_status(201);
+/// Creates `body` among its `plural`, changes it by `patch` to what has `changed`, and removes it.
+async fn lives(world: &World, plural: &str, body: Value, patch: Value, changed: Value) {
+    let created = world.post(plural, body.clone()).await.expect_status(201);
     let shown = created.json();
     for (name, value) in body.as_object().unwrap().iter().filter(|(name, _)| *name != "secret") {
-        assert_eq!(shown[name], *value, "{path}: {name} is shown as it was written");
+        assert_eq!(shown[name], *value, "{plural}: {name} is shown as it was written");
     }
-    let one = format!("{path}/{}", id(&shown));
+    let one = format!("{plural}/{}", id(&shown));
     assert_eq!(created.header("location"), Some(format!("/admin/v1/{one}").as_str()));
     assert_eq!(created.header("etag"), Some("\"1\""));
     assert_eq!(world.get(&one).await.expect_status(200).json(), shown);
@@ -26,14 +26,14 @@ async fn lives(world: &World, path: &str, body: Value, patch: Value, changed: Va
     let after = after.json();
     assert_eq!(after["version"], 2);
     for (name, value) in changed.as_object().unwrap() {
-        assert_eq!(after[name], *value, "{path}: {name} is changed");
+        assert_eq!(after[name], *value, "{plural}: {name} is changed");
     }
     let kept = |name: &str| !changed.as_object().unwrap().contains_key(name) && name != "secret";
     for (name, value) in body.as_object().unwrap().iter().filter(|(name, _)| kept(name)) {
-        assert_eq!(after[name], *value, "{path}: {name} is left alone");
+        assert_eq!(after[name], *value, "{plural}: {name} is left alone");
     }
     let read = world.get(&one).await.expect_status(200).json();
-    assert_eq!(read, after, "{path}: what a change answers is what is read later");
+    assert_eq!(read, after, "{plural}: what a change answers is what is read later");
 
     world.delete(&one).await.expect_status(204);
     world.get(&one).await.expect_status(404);

@@ -13,3 +13,4 @@ mod money;
 mod problems;
 mod replicas;
 mod secrets;
+mod served;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix_web::{App, HttpServer, dev::ServerHandle};
+use actix_web::{App, HttpServer};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tollway::{
@@ -36,7 +36,6 @@ pub struct World {
     /// The operator's access token.
     pub token: String,
     pub url: String,
-    server: ServerHandle,
     _gone_at_end: Box<dyn Send + Sync>,
 }
 
@@ -78,9 +77,9 @@ impl World {
     }
 
     fn serving(desk: Desk, token: &str, gone_at_end: impl Send + Sync + 'static) -> Self {
-        let served = desk.clone();
+        let shared = desk.clone();
         let app = move || {
-            let desk = served.clone();
+            let desk = shared.clone();
             let desk_of_arrivals =
                 Receptionist { clock: Arc::clone(&desk.clock), entropy: Arc::clone(&desk.entropy) };
             App::new()
@@ -90,12 +89,10 @@ impl World {
         };
         let server = HttpServer::new(app).workers(2).disable_signals().bind(("127.0.0.1", 0)).unwrap();
         let url = format!("http://{}", server.addrs()[0]);
-        let server = server.run();
-        let handle = server.handle();
-        tokio::spawn(server);
+        tokio::spawn(server.run());
         let operator = Caller::new(&url, Some(token));
         let gone_at_end = Box::new(gone_at_end);
-        Self { desk, operator, token: token.to_owned(), url, server: handle, _gone_at_end: gone_at_end }
+        Self { desk, operator, token: token.to_owned(), url, _gone_at_end: gone_at_end }
     }
 
     /// Creates an object and gives it as it is shown.
@@ -145,11 +142,6 @@ impl World {
 
     pub async fn member(&self, tenant: &str, subject: &str) -> String {
         id(&self.create("members", json!({"tenant_id": tenant, "subject": subject, "role": "admin"})).await)
-    }
-
-    /// Stops serving.
-    pub async fn end(self) {
-        self.server.stop(false).await;
     }
 }
 
