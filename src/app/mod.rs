@@ -12,5 +12,6 @@ pub mod files;
 pub mod keys;
 pub mod parts;
 pub mod replica;
+pub mod sandbox;
 pub mod shutdown;
 pub mod tasks;

@@ -1,15 +1,15 @@
 //! `tollway keys list`: the upstream keys, without their credentials.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
-use super::{Global, serve::runtime, table::Table};
+use super::{Global, names, serve::runtime, table::Table};
 use crate::{
     app::{build::connect_ready, config::Settings},
-    domain::{ids::ProviderId, key::Key, limits::Limits},
-    store::{KeyFilter, Page, Store},
+    domain::limits::Limits,
+    store::{KeyFilter, every},
 };
 
 /// What to do with keys.
@@ -28,9 +28,6 @@ enum KeysCommand {
         provider: Option<String>,
     },
 }
-
-/// Rows read at a time.
-const PIECE: u32 = 500;
 
 /// Prints the keys.
 ///
@@ -52,52 +49,27 @@ async fn list(settings: &Settings, provider: Option<&str>) -> anyhow::Result<()>
         }
         None => None,
     };
-    let providers = providers(&store).await?;
+    let providers = names::providers(&store).await?;
+    let tenants = names::tenants(&store).await?;
+    let filter = KeyFilter { provider_id, tenant_id: None };
+    let keys = every(async |page| store.list_keys(&filter, page).await, |key| key.id.uuid()).await?;
     let mut table =
         Table::new(["key", "provider", "label", "state", "priority", "weight", "limits", "of tenant"]);
-    let filter = KeyFilter { provider_id, tenant_id: None };
-    let mut page = Page::first(PIECE);
-    loop {
-        let keys = store.list_keys(&filter, page).await?;
-        for key in &keys {
-            table.row(cells(key, &providers));
-        }
-        match keys.last() {
-            Some(last) if keys.len() == PIECE as usize => page = Page::after(last.id.uuid(), PIECE),
-            _ => break,
-        }
+    for key in &keys {
+        table.row([
+            key.id.to_string(),
+            names::of(&providers, key.provider_id),
+            key.label.clone(),
+            key.state.as_str().to_owned(),
+            key.priority.to_string(),
+            key.weight.to_string(),
+            limits(&key.limits),
+            key.tenant_id.map(|id| names::of(&tenants, id)).unwrap_or_default(),
+        ]);
     }
     table.print();
     store.close().await;
     Ok(())
-}
-
-async fn providers(store: &Store) -> anyhow::Result<BTreeMap<ProviderId, String>> {
-    let mut names = BTreeMap::new();
-    let mut page = Page::first(PIECE);
-    loop {
-        let providers = store.list_providers(page).await?;
-        let last = providers.last().map(|provider| provider.id.uuid());
-        let is_last = providers.len() < PIECE as usize;
-        names.extend(providers.into_iter().map(|provider| (provider.id, provider.name)));
-        match last {
-            Some(last) if !is_last => page = Page::after(last, PIECE),
-            _ => return Ok(names),
-        }
-    }
-}
-
-fn cells(key: &Key, providers: &BTreeMap<ProviderId, String>) -> [String; 8] {
-    [
-        key.id.to_string(),
-        providers.get(&key.provider_id).cloned().unwrap_or_else(|| key.provider_id.to_string()),
-        key.label.clone(),
-        key.state.as_str().to_owned(),
-        key.priority.to_string(),
-        key.weight.to_string(),
-        limits(&key.limits),
-        key.tenant_id.map(|tenant| tenant.to_string()).unwrap_or_default(),
-    ]
 }
 
 /// Limits in a few words; `none` where there are none.

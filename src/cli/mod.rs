@@ -9,10 +9,12 @@
 
 mod apply;
 mod config;
+mod demo;
 mod healthcheck;
 mod journal;
 mod keys;
 mod migrate;
+mod names;
 mod reconcile;
 mod serve;
 mod table;
@@ -62,6 +64,8 @@ impl Global {
 enum Command {
     /// Start the server
     Serve(serve::ServeArgs),
+    /// See one request go through, with a sandbox in place of a provider
+    Demo(demo::DemoArgs),
     /// Set up tenants, providers, models and routes by files
     Apply(apply::ApplyArgs),
     /// Issue, list and revoke access tokens
@@ -89,6 +93,7 @@ pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let done = match command {
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Demo(args) => demo::run(&global, &args),
         Command::Apply(args) => apply::run(&global, &args),
         Command::Token(args) => token::run(&global, &args),
         Command::Keys(args) => keys::run(&global, &args),

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Global, keys::limits, serve::runtime, table::Table};
+use super::{Global, keys::limits, names, serve::runtime, table::Table};
 use crate::{
     app::{
         build::{connect_ready, install_crypto},
@@ -21,7 +21,7 @@ use crate::{
         tenant::{AccessToken, Member},
     },
     identity::{Identity, NewToken, TokenForm},
-    store::{AccessTokenFilter, Page, Store},
+    store::{AccessTokenFilter, Store, every},
     vault::OsEntropy,
 };
 
@@ -114,9 +114,6 @@ impl From<TenantRole> for Role {
     }
 }
 
-/// Rows read at a time.
-const PIECE: u32 = 500;
-
 /// Issues, lists or revokes.
 ///
 /// # Errors
@@ -194,35 +191,25 @@ async fn list(store: &Store, tenant: Option<&str>) -> anyhow::Result<()> {
         Some(name) => Some(tenant_id(store, name).await?),
         None => None,
     };
+    let tenants = names::tenants(store).await?;
+    let filter = AccessTokenFilter { tenant_id, member_id: None };
+    let read = async |page| store.list_access_tokens(&filter, page).await;
     let mut table =
         Table::new(["token", "name", "kind", "role", "of tenant", "of member", "limits", "standing"]);
-    let filter = AccessTokenFilter { tenant_id, member_id: None };
-    let mut page = Page::first(PIECE);
-    loop {
-        let tokens = store.list_access_tokens(&filter, page).await?;
-        for token in &tokens {
-            table.row(cells(token));
-        }
-        match tokens.last() {
-            Some(last) if tokens.len() == PIECE as usize => page = Page::after(last.id.uuid(), PIECE),
-            _ => break,
-        }
+    for token in &every(read, |token| token.id.uuid()).await? {
+        table.row([
+            token.id.to_string(),
+            token.name.clone(),
+            token.kind.as_str().to_owned(),
+            token.role.as_str().to_owned(),
+            token.tenant_id.map(|id| names::of(&tenants, id)).unwrap_or_default(),
+            token.member_id.map(|id| id.to_string()).unwrap_or_default(),
+            limits(&token.limits),
+            lapse(token),
+        ]);
     }
     table.print();
     Ok(())
-}
-
-fn cells(token: &AccessToken) -> [String; 8] {
-    [
-        token.id.to_string(),
-        token.name.clone(),
-        token.kind.as_str().to_owned(),
-        token.role.as_str().to_owned(),
-        token.tenant_id.map(|tenant| tenant.to_string()).unwrap_or_default(),
-        token.member_id.map(|member| member.to_string()).unwrap_or_default(),
-        limits(&token.limits),
-        lapse(token),
-    ]
 }
 
 /// Whether and until when it is taken, in words.

@@ -58,7 +58,7 @@ pub use keys::KeyFilter;
 pub use ledger::LedgerFilter;
 pub use members::MemberFilter;
 pub use migrate::PendingMigration;
-pub use page::Page;
+pub use page::{Page, every};
 pub use partitions::PartitionReport;
 pub use reconcile::{ReconcileReport, TenantBooks};
 pub use record::RecordOutcome;

@@ -14,8 +14,10 @@
 
 mod admin;
 mod admission;
+mod apply;
 mod billing;
 mod crash;
+mod demo;
 mod floors;
 mod harness;
 mod identity;

@@ -86,7 +86,8 @@ impl Planner<'_> {
         wanted: &Grants,
         known: &[Grant],
     ) {
-        let known: Vec<&Grant> = known.iter().filter(|grant| grant.subject == subject).collect();
+        let mut known: Vec<&Grant> = known.iter().filter(|grant| grant.subject == subject).collect();
+        known.sort_by(|a, b| a.pattern.as_str().cmp(b.pattern.as_str()));
         let lines = |patterns: &[Pattern], effect| -> Vec<(Pattern, Effect)> {
             patterns.iter().cloned().map(|pattern| (pattern, effect)).collect()
         };

@@ -78,3 +78,4 @@ macro_rules! on_both {
         }
     };
 }
+pub(crate) use on_both;

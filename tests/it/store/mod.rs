@@ -1,7 +1,7 @@
 //! The store, each test on Postgres and on SQLite with one body.
 
 #[macro_use]
-mod both;
+pub mod both;
 mod fixtures;
 
 mod access_tokens;
