@@ -81,8 +81,8 @@ async fn what_differs_is_changed_and_named(store: OwnStore) {
         changed,
         [
             "create grant acme: deny gpt-4-32k",
-            "remove grant acme: allow llama",
             "remove grant acme: deny gpt-secret",
+            "remove grant acme: allow llama",
             "update provider openai: auth, tier",
             "update key openai/main: secret, limits",
             "update route gpt-4o → openai/gpt-4o-2025-06-01: upstream_model",
