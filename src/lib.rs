@@ -13,6 +13,8 @@
 //! | 1 | [`domain`] plain types and rules, [`wire`] the API formats |
 //!
 //! Floor 1 builds for wasm32; everything above it is server-side.
+// The state of a handler nests every await down to the database driver.
+#![recursion_limit = "256"]
 
 pub mod domain;
 pub mod wire;

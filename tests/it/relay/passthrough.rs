@@ -1,5 +1,7 @@
 //! Bytes that pass: untouched but for the model's name and the usage that only we asked for.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use tollway::domain::{event::Outcome, money::Nanos, usage::UsageSource};
 
@@ -80,10 +82,10 @@ fn tricky_stream() -> String {
         r#"{"content":"é́"}"#,
     ];
     let mut stream = format!(": hello\n\ndata: {first}\n\n");
-    stream += &format!("event: message\r\ndata: {}\r\n\r\n", chunk(texts[0], "null"));
-    stream += &format!("data:{}\n\n", chunk(texts[1], "null"));
-    stream += &format!("data: {}\n\n", chunk(texts[2], "null"));
-    stream += &format!("data: {}\n\n", chunk("{}", "\"stop\""));
+    write!(stream, "event: message\r\ndata: {}\r\n\r\n", chunk(texts[0], "null")).unwrap();
+    write!(stream, "data:{}\n\n", chunk(texts[1], "null")).unwrap();
+    write!(stream, "data: {}\n\n", chunk(texts[2], "null")).unwrap();
+    write!(stream, "data: {}\n\n", chunk("{}", "\"stop\"")).unwrap();
     stream + "data: [DONE]\n\n"
 }
 
