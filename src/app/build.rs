@@ -31,7 +31,7 @@ use crate::{
         secret::Secret,
     },
     http::{
-        Surfaces,
+        SurfaceConfig, Surfaces,
         admin::Desk,
         arrival::Receptionist,
         ops,
@@ -166,7 +166,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         clock,
         entropy,
         config: parts::relay(settings),
-        body_limit: settings.server.body_limit.as_usize(),
+        surfaces: parts::surfaces(settings),
     };
     let (handle, server) = serve::serve(listener, parts::serve(settings), ops, move || worker.surfaces())?;
     drop(run_once(server));
@@ -269,7 +269,7 @@ struct Worker {
     clock: SharedClock,
     entropy: SharedEntropy,
     config: RelayConfig,
-    body_limit: usize,
+    surfaces: SurfaceConfig,
 }
 
 impl Worker {
@@ -294,7 +294,8 @@ impl Worker {
             relay,
             identity: Arc::clone(&self.identity),
             receptionist,
-            body_limit: self.body_limit,
+            metrics: Arc::clone(&self.metrics),
+            config: self.surfaces.clone(),
             desk: self.desk(),
         }
     }

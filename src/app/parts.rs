@@ -17,7 +17,7 @@ use crate::{
     admission::{Admission, local::Local},
     billing::journal::JournalConfig,
     domain::{clock::SharedClock, ids::ReplicaId},
-    http::{ops::Scrape, serve::ServeConfig},
+    http::{SurfaceConfig, address::TrustedProxies, ops::Scrape, serve::ServeConfig},
     identity::IdentityConfig,
     net::GuardConfig,
     relay::RelayConfig,
@@ -124,6 +124,18 @@ pub fn serve(settings: &Settings) -> ServeConfig {
         header_timeout: section.header_timeout,
         max_connections: section.max_connections,
         grace_period: section.grace_period,
+        cors_origins: section.cors_origins.as_slice().into(),
+    }
+}
+
+/// What the surfaces look at.
+#[must_use]
+pub fn surfaces(settings: &Settings) -> SurfaceConfig {
+    let section = &settings.server;
+    SurfaceConfig {
+        body_limit: section.body_limit.as_usize(),
+        trusted_proxies: TrustedProxies::new(&section.trusted_proxies),
+        currency: settings.billing.currency,
     }
 }
 

@@ -99,6 +99,30 @@ impl FromStr for Nanos {
     }
 }
 
+/// The deployment's currency: the three letters of ISO 4217.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Currency([u8; 3]);
+
+/// Why a text is not a currency.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected three capital letters, such as USD")]
+pub struct InvalidCurrency;
+
+impl FromStr for Currency {
+    type Err = InvalidCurrency;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCurrency> {
+        let letters: [u8; 3] = text.as_bytes().try_into().map_err(|_| InvalidCurrency)?;
+        if letters.iter().all(u8::is_ascii_uppercase) { Ok(Self(letters)) } else { Err(InvalidCurrency) }
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|letter| fmt::Write::write_char(f, char::from(*letter)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +135,14 @@ mod tests {
         }
         for bad in ["", "1.", ".5", "1e3", "0.1234567890", "99999999999"] {
             assert_eq!(bad.parse::<Nanos>().is_ok(), bad == "1.", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_currency_is_three_capital_letters() {
+        assert_eq!("EUR".parse::<Currency>().map(|currency| currency.to_string()), Ok("EUR".to_owned()));
+        for bad in ["", "eur", "EURO", "E1R", "€"] {
+            assert_eq!(bad.parse::<Currency>(), Err(InvalidCurrency), "{bad}");
         }
     }
 }

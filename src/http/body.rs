@@ -17,6 +17,7 @@ use bytes::Bytes;
 use crate::{
     http::failure::Refusal,
     relay::{Cut, Flow},
+    telemetry::InFlight,
 };
 
 /// The largest decoded body that is read, bytes; part of the app's data.
@@ -51,13 +52,14 @@ pub async fn read(request: &HttpRequest, payload: web::Payload) -> Result<Bytes,
 /// An answer in pieces, for actix. Dropping it settles the request.
 pub struct AnswerStream {
     flow: Box<Flow>,
+    _counted: Option<InFlight>,
 }
 
 impl AnswerStream {
-    /// Passes `flow` on.
+    /// Passes `flow` on; `counted` lives as long as it.
     #[must_use]
-    pub const fn new(flow: Box<Flow>) -> Self {
-        Self { flow }
+    pub const fn new(flow: Box<Flow>, counted: Option<InFlight>) -> Self {
+        Self { flow, _counted: counted }
     }
 }
 

@@ -10,8 +10,9 @@ use actix_web::{HttpRequest, http::header::HeaderMap};
 
 use crate::{
     domain::principal::{Principal, Role},
-    http::failure::Refusal,
+    http::{address, failure::Refusal},
     identity::{Denied, Identity, looks_like_ours},
+    telemetry::{Metrics, labels::AuthDenial},
 };
 
 /// What a route demands of its caller.
@@ -29,14 +30,39 @@ pub enum Access {
 /// Why the access token is not let in.
 pub async fn caller(request: &HttpRequest, access: Access) -> Result<Arc<Principal>, Refusal> {
     let identity = request.app_data::<Arc<Identity>>().ok_or(Refusal::NotHere)?;
-    let presented = presented(request).ok_or(Denied::Missing)?;
-    let principal = match request.peer_addr() {
-        Some(peer) => identity.verify_from(&presented, peer.ip()).await?,
-        None => identity.verify(&presented).await?,
-    };
+    let principal = verify(request, identity).await.inspect_err(|denied| {
+        if let Some(metrics) = request.app_data::<Arc<Metrics>>() {
+            metrics.auth_denied(reason(*denied));
+        }
+    })?;
     match access {
         Access::Operator if principal.role != Role::Operator => Err(Refusal::NotAnOperator),
         Access::Operator | Access::Relay => Ok(principal),
+    }
+}
+
+async fn verify(request: &HttpRequest, identity: &Identity) -> Result<Arc<Principal>, Denied> {
+    let presented = presented(request).ok_or(Denied::Missing)?;
+    match address::of_client(request) {
+        Some(address) => identity.verify_from(&presented, address).await,
+        None => identity.verify(&presented).await,
+    }
+}
+
+/// How a denial is counted.
+const fn reason(denied: Denied) -> AuthDenial {
+    match denied {
+        Denied::Missing => AuthDenial::Missing,
+        Denied::Malformed | Denied::SetupToken | Denied::WrongRole => AuthDenial::Malformed,
+        Denied::Unknown => AuthDenial::Unknown,
+        Denied::BadSignature => AuthDenial::BadSignature,
+        Denied::WrongAudience | Denied::WrongIssuer => AuthDenial::Untrusted,
+        Denied::Expired => AuthDenial::Expired,
+        Denied::NotYetValid => AuthDenial::NotYetValid,
+        Denied::Revoked => AuthDenial::Revoked,
+        Denied::TenantDisabled | Denied::MemberDisabled => AuthDenial::Disabled,
+        Denied::StoreAway => AuthDenial::Unavailable,
+        Denied::Throttled { .. } => AuthDenial::Throttled,
     }
 }
 

@@ -3,9 +3,11 @@
 //! [`configure`] is the table of every path. A surface is a folder: it reads its dialect, calls the
 //! relay, and writes its dialect. To add an admin resource: one file in `admin`.
 
+pub mod address;
 pub mod admin;
 pub mod arrival;
 pub mod body;
+mod cors;
 pub mod failure;
 pub mod guard;
 pub mod openai;
@@ -18,7 +20,9 @@ use std::sync::Arc;
 use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::{
+    domain::money::Currency,
     http::{
+        address::TrustedProxies,
         admin::Desk,
         arrival::{Arrival, Receptionist},
         body::BodyLimit,
@@ -27,6 +31,7 @@ use crate::{
     },
     identity::Identity,
     relay::Relay,
+    telemetry::Metrics,
 };
 
 /// What the surfaces of one worker use.
@@ -37,10 +42,23 @@ pub struct Surfaces {
     pub identity: Arc<Identity>,
     /// Ids and times of arrivals.
     pub receptionist: Receptionist,
-    /// The largest decoded body, bytes.
-    pub body_limit: usize,
+    /// What is counted of those who are not let in.
+    pub metrics: Arc<Metrics>,
+    /// The same for every worker.
+    pub config: SurfaceConfig,
     /// What the admin surface works with.
     pub desk: Desk,
+}
+
+/// What of the settings the surfaces look at.
+#[derive(Debug, Clone)]
+pub struct SurfaceConfig {
+    /// The largest decoded body, bytes.
+    pub body_limit: usize,
+    /// Who may say for whom it speaks.
+    pub trusted_proxies: TrustedProxies,
+    /// What prices and balances are in.
+    pub currency: Currency,
 }
 
 /// Every path of the server.
@@ -49,8 +67,11 @@ pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
         app.app_data(surfaces.relay)
             .app_data(surfaces.identity)
             .app_data(surfaces.receptionist)
-            .app_data(BodyLimit(surfaces.body_limit))
-            .app_data(web::PayloadConfig::new(surfaces.body_limit))
+            .app_data(surfaces.metrics)
+            .app_data(surfaces.config.trusted_proxies)
+            .app_data(surfaces.config.currency)
+            .app_data(BodyLimit(surfaces.config.body_limit))
+            .app_data(web::PayloadConfig::new(surfaces.config.body_limit))
             .service(admin::routes(surfaces.desk))
             .service(openai::routes("/api/v1/relay", Door::Relay))
             .service(openai::routes("/v1/v1", Door::OpenAi))

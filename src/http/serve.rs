@@ -14,7 +14,7 @@ use actix_web::{
 use tokio::net::TcpSocket;
 
 use super::{
-    Surfaces, configure,
+    Surfaces, configure, cors,
     ops::{self, Ops},
 };
 
@@ -28,7 +28,7 @@ const STALLED_READER_MS: u32 = 60_000;
 const BLOCKING_THREADS: usize = 2;
 
 /// How the server treats its clients.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ServeConfig {
     /// Worker threads; 0: one for each core.
     pub workers: usize,
@@ -40,6 +40,8 @@ pub struct ServeConfig {
     pub max_connections: usize,
     /// How long a stopping server waits for answers.
     pub grace_period: Duration,
+    /// Origins whose browsers may call; `*`: all.
+    pub cors_origins: Arc<[String]>,
 }
 
 /// Stops a server.
@@ -82,7 +84,13 @@ pub fn serve<F>(
 where
     F: Fn() -> Surfaces + Clone + Send + 'static,
 {
-    let app = move || App::new().configure(ops::configure(Arc::clone(&ops))).configure(configure(surfaces()));
+    let origins = Arc::clone(&config.cors_origins);
+    let app = move || {
+        App::new()
+            .configure(ops::configure(Arc::clone(&ops)))
+            .configure(configure(surfaces()))
+            .wrap(cors::allowing(&origins))
+    };
     let mut builder = HttpServer::new(app)
         // A client that has gone must be noticed while its answer is still awaited.
         .h1_allow_half_closed(false)

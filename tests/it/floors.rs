@@ -30,6 +30,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[("cli", "app")];
 
 /// Which modules may name a library.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("actix_cors", &["http"]),
     ("actix_web", &["http", "app"]),
     ("sqlx", &["store"]),
     ("redis", &["admission"]),

@@ -20,6 +20,7 @@ mod crash;
 mod demo;
 mod floors;
 mod harness;
+mod http;
 mod identity;
 mod net;
 mod relay;

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 use url::Url;
 
-use crate::domain::secret::Secret;
+use crate::domain::{money::Currency, secret::Secret};
 
 /// A setting's value before it is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +80,7 @@ parsed! {
     usize: "a whole number";
     f64: "a number";
     SocketAddr: "an address and port such as 127.0.0.1:8080";
+    Currency: "an ISO 4217 code such as USD";
 }
 
 impl FromSetting for String {

@@ -1,5 +1,7 @@
 //! `POST …/chat/completions`.
 
+use std::sync::Arc;
+
 use actix_web::{HttpRequest, HttpResponse, http::header, web};
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
         openai::Door,
     },
     relay::{Answer, AnswerBody, Incoming, Relay},
-    telemetry,
+    telemetry::{self, Metrics, labels},
 };
 
 /// Serves one chat request: the caller is known before its body is read.
@@ -19,7 +21,7 @@ pub async fn create(request: HttpRequest, payload: web::Payload) -> HttpResponse
     let arrival = Arrival::of(&request);
     let door = Door::of(&request);
     match serve(&request, payload, &arrival).await {
-        Ok(answer) => render(answer, &arrival),
+        Ok(answer) => render(answer, &request, &arrival),
         Err(refusal) => failure::render(&refusal, door, &arrival),
     }
 }
@@ -30,7 +32,7 @@ async fn serve(
     arrival: &Arrival,
 ) -> Result<Answer, failure::Refusal> {
     let principal = guard::caller(request, Access::Relay).await?;
-    let body = body::read(request, payload).await?;
+    let body = body::read(request, payload).await.inspect_err(|refusal| count(request, refusal))?;
     let relay = request.app_data::<Relay>().ok_or(failure::Refusal::NotHere)?;
     let span = telemetry::span!("relay.request", request.id = %arrival.request, otel.kind = "server");
     if let Some(parent) = request.headers().get("traceparent").and_then(|value| value.to_str().ok()) {
@@ -47,7 +49,18 @@ async fn serve(
     Ok(relay.chat(incoming).await?)
 }
 
-fn render(answer: Answer, arrival: &Arrival) -> HttpResponse {
+/// Counts a body that was not read.
+fn count(request: &HttpRequest, refusal: &failure::Refusal) {
+    let reason = match refusal {
+        failure::Refusal::TooLarge { .. } => labels::Refusal::TooLarge,
+        _ => labels::Refusal::BadRequest,
+    };
+    if let Some(metrics) = request.app_data::<Arc<Metrics>>() {
+        metrics.refused(reason);
+    }
+}
+
+fn render(answer: Answer, request: &HttpRequest, arrival: &Arrival) -> HttpResponse {
     let mut response = HttpResponse::build(failure::status(answer.status));
     match &answer.headers {
         Some(headers) => {
@@ -62,6 +75,9 @@ fn render(answer: Answer, arrival: &Arrival) -> HttpResponse {
     arrival.stamp(&mut response);
     match answer.body {
         AnswerBody::Whole(whole) => response.body(whole),
-        AnswerBody::Flow(flow) => response.body(AnswerStream::new(flow)),
+        AnswerBody::Flow(flow) => {
+            let counted = request.app_data::<Arc<Metrics>>().map(|metrics| metrics.open_stream());
+            response.body(AnswerStream::new(flow, counted))
+        }
     }
 }

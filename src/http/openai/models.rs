@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     catalog::Served,
+    domain::money::{Currency, Nanos},
     http::{
         arrival::Arrival,
         failure::{self, Refusal},
@@ -22,7 +23,8 @@ pub async fn list(request: HttpRequest) -> HttpResponse {
         let principal = guard::caller(&request, Access::Relay).await?;
         let relay = request.app_data::<Relay>().ok_or(Refusal::NotHere)?;
         let models = relay.models(&principal);
-        Ok(encode_model_list(models.iter().map(|served| entry(served))))
+        let currency = currency(&request)?;
+        Ok(encode_model_list(models.iter().map(|served| entry(served, currency))))
     };
     answer(listed.await, &request, &arrival)
 }
@@ -38,7 +40,7 @@ pub async fn retrieve(request: HttpRequest, name: web::Path<String>) -> HttpResp
             .iter()
             .find(|served| served.model.name == *name)
             .ok_or_else(|| Failure::Model { model: name.into_inner() })?;
-        Ok(encode_model(entry(served)))
+        Ok(encode_model(entry(served, currency(&request)?)))
     };
     answer(found.await, &request, &arrival)
 }
@@ -55,11 +57,15 @@ fn answer(result: Result<Bytes, Refusal>, request: &HttpRequest, arrival: &Arriv
     }
 }
 
-fn entry(served: &Served) -> ModelEntry<'_> {
+fn currency(request: &HttpRequest) -> Result<Currency, Refusal> {
+    request.app_data::<Currency>().copied().ok_or(Refusal::NotHere)
+}
+
+fn entry(served: &Served, currency: Currency) -> ModelEntry<'_> {
     let model = &served.model;
     let capabilities = model.capabilities;
     let prices = model.prices;
-    let text = |price: Option<crate::domain::money::Nanos>| price.map(|price| price.to_string());
+    let text = |price: Option<Nanos>| price.map(|price| price.to_string());
     ModelEntry {
         id: &model.name,
         created: model.created_at.unix_s(),
@@ -77,7 +83,7 @@ fn entry(served: &Served) -> ModelEntry<'_> {
         context_length: model.context_tokens,
         max_output_tokens: model.max_output_tokens,
         pricing: prices.is_set().then(|| ModelPricing {
-            currency: "USD".to_owned(),
+            currency: currency.to_string(),
             input: text(prices.input).unwrap_or_else(|| "0.00".to_owned()),
             output: text(prices.output).unwrap_or_else(|| "0.00".to_owned()),
             cache_read: text(prices.cache_read),

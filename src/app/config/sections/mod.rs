@@ -3,6 +3,7 @@
 use super::section::{Reader, Section, SectionTable};
 
 mod admission;
+mod billing;
 mod data;
 mod database;
 mod identity;
@@ -17,6 +18,7 @@ mod server;
 mod vault;
 
 pub use admission::AdmissionSection;
+pub use billing::BillingSection;
 pub use data::DataSection;
 pub use database::DatabaseSection;
 pub use identity::IdentitySection;
@@ -69,6 +71,8 @@ sections! {
     relay: RelaySection,
     /// What is not yet in the store.
     journal: JournalSection,
+    /// Money.
+    billing: BillingSection,
     /// Limits while shared counters are away.
     admission: AdmissionSection,
     /// Log lines.

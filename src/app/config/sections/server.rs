@@ -25,7 +25,8 @@ section! {
         max_connections: usize = "100000";
         /// Origins whose browsers may call, such as `https://app.example.com`; `*` allows all.
         cors_origins: Vec<String> = "";
-        /// Proxies whose `x-forwarded-for` is believed.
+        /// Proxies whose word on the client's address is believed: the last address in `x-forwarded-for`, or
+        /// where that is not sent in `forwarded`, that is not a trusted proxy's own.
         trusted_proxies: Vec<IpNet> = "";
     }
     |server, check| {

@@ -1,0 +1,5 @@
+//! What every surface owes its clients.
+
+mod cors;
+mod currency;
+mod proxies;
