@@ -203,7 +203,6 @@ impl Passing {
                     rest.body = None;
                     return Poll::Ready(if whole { self.end() } else { Step::Broken(FailureClass::Broken) });
                 }
-                Poll::Pending if self.opened.rest.filter.seen().terminal => return Poll::Ready(self.end()),
                 Poll::Pending if !self.opened.rest.held.is_empty() => {
                     return Poll::Ready(Step::Piece(self.take_held()));
                 }
@@ -221,6 +220,9 @@ impl Passing {
         self.opened.flight.meter.note(seen);
         if seen.error.is_some() {
             return Some(Step::Broken(FailureClass::Broken));
+        }
+        if seen.terminal {
+            return Some(self.end());
         }
         let (finished, full) = (seen.finished, self.opened.rest.held.len() > PIECE);
         if seen.content_seq != self.content_seq {

@@ -1,3 +1,7 @@
-//! Processes killed at a bad moment.
+//! What a crash may not do: processes are killed for real.
 
+pub mod books;
 mod journal;
+mod registration;
+mod replica;
+mod slots;

@@ -8,6 +8,7 @@
 #![allow(dead_code, unused_imports, reason = "each floor's tests use their own part of the harness")]
 
 pub mod client;
+pub mod load;
 pub mod proxy;
 pub mod scene;
 pub mod server;

@@ -1,6 +1,6 @@
 //! The request path, end to end: the real server, a scripted upstream, real sockets.
 
-mod events;
+pub mod events;
 mod failover;
 mod hangup;
 mod passthrough;

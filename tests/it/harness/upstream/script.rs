@@ -162,6 +162,28 @@ impl Script {
         self
     }
 
+    /// The steps of `more` after these.
+    #[must_use]
+    pub fn append(mut self, more: Self) -> Self {
+        self.steps.extend(more.steps);
+        Self { steps: self.steps, framing: more.framing }
+    }
+
+    /// The same without its first write.
+    #[must_use]
+    pub fn without_head(mut self) -> Self {
+        self.steps.remove(0);
+        self
+    }
+
+    /// The same with `span` spread evenly over the gaps before its writes.
+    #[must_use]
+    pub fn spread_over(self, span: Duration) -> Self {
+        let gap = span / u32::try_from(self.steps.len().max(1)).unwrap_or(u32::MAX);
+        let steps = self.steps.into_iter().flat_map(|step| [Step::Sleep(gap), step]).collect();
+        Self { steps, framing: self.framing }
+    }
+
     /// How many bytes it writes in all.
     #[must_use]
     pub fn wire_len(&self) -> usize {
