@@ -1,0 +1,77 @@
+//! A stop that is asked for: answers may finish, what exceeds the grace period is cut, and all is settled.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tollway::domain::{event::Outcome, money::Nanos};
+
+use crate::harness::{
+    client::Caller,
+    scene::MODEL,
+    server::{Production, Setup},
+    upstream::{Gate, Script, Upstream, Usage, chat_chunk, chat_stream},
+};
+
+const GRACE: Duration = Duration::from_secs(3);
+
+async fn stops_in_order(setup: Setup) {
+    let upstream = Upstream::start();
+    let setup = setup.set("TOLLWAY_SERVER_GRACE_PERIOD", "3s");
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let mut server = setup.boot().await;
+    let body = json!({"model": MODEL, "stream": true, "messages": []});
+    let ready = chat_chunk(&json!({"content": "ready"}), &Value::Null);
+    let gate = Gate::default();
+    upstream.then(
+        Script::status(200)
+            .sse()
+            .body(ready.clone())
+            .wait(&gate)
+            .append(chat_stream(&["and the rest"], Usage::new(1_000, 100)).without_head()),
+    );
+    upstream.then(Script::status(200).sse().body(ready).hang());
+    // Connections of their own, so that none waits for the other.
+    let mut finishes = Caller::new(&server.url(), Some(&house.a.token)).chat_stream(&body).await;
+    finishes.read_until("ready").await;
+    let finishing = upstream.next_request().await;
+    let mut exceeds = Caller::new(&server.url(), Some(&house.a.token)).chat_stream(&body).await;
+    exceeds.read_until("ready").await;
+    let exceeding = upstream.next_request().await;
+
+    server.signal(Signal::TERM);
+    let told = Instant::now();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    gate.open();
+    finishes.read_until("[DONE]").await;
+    assert!(told.elapsed() < GRACE);
+    while exceeds.next().await.is_some_and(|piece| piece.is_ok()) {}
+    let cut = told.elapsed();
+    assert!(cut >= GRACE - Duration::from_millis(100) && cut < GRACE + Duration::from_secs(3), "{cut:?}");
+    let status = server.wait_for_exit().await;
+    assert!(status.success(), "{status}\n{}", server.log());
+    eprintln!("cut after {cut:?}, stopped after {:?}", told.elapsed());
+
+    // The store has everything without anybody starting again.
+    for (received, outcome) in [(finishing, Outcome::Completed), (exceeding, Outcome::Aborted)] {
+        let id = received.header("x-request-id").unwrap().parse().unwrap();
+        let event = scene.store.lookup_event(id).await.unwrap();
+        let event = event.unwrap_or_else(|| panic!("no event of what {outcome:?}\n{}", server.log()));
+        assert_eq!(event.outcome, outcome);
+        assert!(event.charge > Nanos::ZERO);
+    }
+    let books = server.setup().run(&["reconcile"]);
+    assert!(!books.contains("wait in the journal"), "{books}");
+}
+
+#[tokio::test]
+async fn alone() {
+    stops_in_order(Setup::alone()).await;
+}
+
+#[tokio::test]
+async fn in_production() {
+    let production = Production::start().await;
+    stops_in_order(production.replica()).await;
+}
