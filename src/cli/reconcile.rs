@@ -9,6 +9,7 @@ use super::{FOUND, Global, serve::runtime};
 use crate::{
     app::{build::connect_ready, config::Settings, files},
     billing::reconcile::{Books, reconcile},
+    domain::money::Currency,
 };
 
 /// What to add up.
@@ -26,7 +27,7 @@ pub struct ReconcileArgs {
 pub fn run(global: &Global, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let settings = global.settings()?;
     let books = runtime()?.block_on(read(&settings, args))?;
-    print(&books);
+    print(&books, settings.billing.currency);
     Ok(if books.is_balanced() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
 
@@ -39,7 +40,8 @@ async fn read(settings: &Settings, args: &ReconcileArgs) -> anyhow::Result<Books
 }
 
 #[expect(clippy::print_stdout, reason = "the command line answers people")]
-fn print(books: &Books) {
+fn print(books: &Books, currency: Currency) {
+    println!("amounts in {currency}");
     println!(
         "tenant                               events  charged by events  charged in ledger  ledger total  balance"
     );

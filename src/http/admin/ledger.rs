@@ -10,17 +10,20 @@ use crate::{
         faults::{Fault, is_label},
         ids::{LedgerEntryId, RequestId, TenantId},
         ledger::{LedgerEntry, LedgerKind},
-        money::Nanos,
+        money::{Currency, Nanos},
     },
-    http::admin::{
-        Answer, Desk, PREFIX,
-        idempotency::{self, Created},
-        input, operator,
-        page::Wanted,
-        problem::Problem,
-        resource::id_in_path,
-        schema::{self, amount},
-        surface::{Operation, Surface},
+    http::{
+        admin::{
+            Answer, Desk, PREFIX,
+            idempotency::{self, Created},
+            input, operator,
+            page::Wanted,
+            problem::Problem,
+            resource::id_in_path,
+            schema::{self, amount},
+            surface::{Operation, Surface},
+        },
+        failure::Refusal,
     },
     store::LedgerFilter,
 };
@@ -61,6 +64,9 @@ pub struct BalanceView {
     #[serde(with = "amount")]
     #[schema(schema_with = schema::money)]
     balance: Option<Nanos>,
+    /// What it is in, by ISO 4217.
+    #[schema(example = "USD")]
+    currency: String,
 }
 
 /// A movement to be booked.
@@ -147,7 +153,8 @@ async fn read_balance(request: HttpRequest) -> Answer {
     let desk = Desk::of(&request)?;
     let tenant_id = tenant(desk, &request).await?;
     let balance = Some(desk.store.lookup_balance(tenant_id).await?);
-    Ok(HttpResponse::Ok().json(BalanceView { tenant_id, balance }))
+    let currency = request.app_data::<Currency>().ok_or(Refusal::NotHere)?.to_string();
+    Ok(HttpResponse::Ok().json(BalanceView { tenant_id, balance, currency }))
 }
 
 async fn list(request: HttpRequest) -> Answer {

@@ -85,6 +85,7 @@ impl World {
             App::new()
                 .app_data(Arc::clone(&desk.identity))
                 .app_data(desk_of_arrivals)
+                .app_data("USD".parse::<tollway::domain::money::Currency>().unwrap())
                 .service(admin::routes(desk))
         };
         let server = HttpServer::new(app).workers(2).disable_signals().bind(("127.0.0.1", 0)).unwrap();
