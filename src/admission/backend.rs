@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Acquire, Cool, CoolScope, Enter, KeyLive, Lease, Pool, Refused, SettleLease, SettlePass, Subject,
+    Acquire, Cool, CoolScope, Enter, KeyLive, Lease, Past, Pool, Refused, SettleLease, SettlePass, Subject,
     SubjectLive, local::Local, redis::Redis,
 };
 use crate::domain::{
@@ -116,6 +116,15 @@ impl Admission {
         match self {
             Self::Local(local) => local.inspect_tenant(tenant, subjects),
             Self::Redis(redis) => redis.inspect_tenant(tenant, subjects).await,
+        }
+    }
+
+    /// Counts what this process did before it was started again, in windows that it keeps itself;
+    /// once, before anything else.
+    pub fn remember(&self, past: Vec<Past>) {
+        match self {
+            Self::Local(local) => local.remember(past),
+            Self::Redis(redis) => redis.remember(past),
         }
     }
 

@@ -141,6 +141,23 @@ pub struct SettlePass {
     pub used: Option<u64>,
 }
 
+/// An attempt that this process made before it was started again.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// Whose request.
+    pub tenant: TenantId,
+    /// In whose windows the request counts; none for an attempt that another one followed.
+    pub subjects: Vec<Subject>,
+    /// Whose pool.
+    pub provider: ProviderId,
+    /// With which key.
+    pub key: KeyId,
+    /// When it was sent.
+    pub at: Timestamp,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
 /// What is out, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CoolScope {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | catalog | watching | follows the store's catalog |
 //! | identity | watching | reads revocations and signing keys again when access has changed |
+//! | funds | watching | reads balances of prepaid tenants |
 //! | admission | settling | renews leases, gives back what ended, watches Redis |
 //! | answers | watching | forgets old answers to repeated admin requests |
 //! | recorder | recording | drains the journal into the store |
@@ -21,8 +22,9 @@ use super::{
 use crate::{
     admission::Admission,
     billing::{
+        funds::Funds,
         journal::{Journal, Recovered},
-        recorder::Recorder,
+        recorder::{Recorder, RecorderError},
     },
     catalog::Catalog,
     domain::clock::SharedClock,
@@ -45,6 +47,8 @@ pub struct Floors {
     pub admission: Admission,
     /// What is not yet in the store.
     pub journal: Journal,
+    /// What prepaid tenants can spend.
+    pub funds: Arc<Funds>,
     /// Providers, keys, models, routes.
     pub catalog: Arc<Catalog>,
     /// Access tokens.
@@ -59,7 +63,7 @@ pub struct Floors {
 
 /// Starts every task.
 pub fn spawn_all(tasks: &Tasks, floors: Floors) {
-    let Floors { store, admission, journal, catalog, identity, metrics, clock, presence } = floors;
+    let Floors { store, admission, journal, funds, catalog, identity, metrics, clock, presence } = floors;
     let followed = Arc::clone(&catalog);
     tasks.spawn(Stage::Watching, "catalog", move |stop| {
         let catalog = Arc::clone(&followed);
@@ -79,6 +83,14 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
             Ok(())
         }
     });
+    let refreshed = Arc::clone(&funds);
+    tasks.spawn(Stage::Watching, "funds", move |stop| {
+        let funds = Arc::clone(&refreshed);
+        async move {
+            funds.refresh(stop).await;
+            Ok(())
+        }
+    });
     tasks.spawn(Stage::Settling, "admission", move |stop| {
         let admission = admission.clone();
         async move {
@@ -87,7 +99,8 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
         }
     });
     tasks.spawn(Stage::Recording, "recorder", move |stop| {
-        record(journal.clone(), store.clone(), clock.clone(), Arc::clone(&metrics), stop)
+        let recorder = Recorder::new(journal.clone(), store.clone(), clock.clone(), Arc::clone(&metrics));
+        record(recorder.map(|recorder| recorder.telling(Arc::clone(&funds))), stop)
     });
     tasks.spawn(Stage::Present, "presence", move |stop| {
         let presence = Arc::clone(&presence);
@@ -96,14 +109,8 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
 }
 
 /// Drains the journal until `stop`, and then once more to its end.
-async fn record(
-    journal: Journal,
-    store: Store,
-    clock: SharedClock,
-    metrics: Arc<Metrics>,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let mut recorder = Recorder::new(journal, store, clock, metrics)?;
+async fn record(recorder: Result<Recorder, RecorderError>, stop: CancellationToken) -> anyhow::Result<()> {
+    let mut recorder = recorder?;
     recorder.run(&stop).await;
     recorder.drain(LAST_DRAIN).await;
     Ok(())

@@ -20,10 +20,11 @@ use super::{
     tasks::{Tasks, run_once},
 };
 use crate::{
-    admission::{Admission, SettlePass},
+    admission::{Admission, Past, SettlePass, Subject},
     billing::{
         estimate::Calibration,
-        journal::{Journal, Recovered},
+        funds::Funds,
+        journal::{Journal, RecentAttempt, Recovered, waiting},
     },
     catalog::Catalog,
     domain::{
@@ -111,7 +112,8 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     let presence =
         Presence::announce(store.clone(), journal.clone(), clock.clone(), !settings.redis.url.is_empty())
             .await?;
-    let admission = parts::admission(settings, journal.replica(), clock.clone())?;
+    let admission = parts::admission(settings, journal.replica(), clock.clone(), &metrics)?;
+    admission.remember(recovered.recent.iter().map(past).collect());
     release_holds(&admission, &recovered);
     let identity = Identity::try_new(
         parts::identity(settings),
@@ -138,6 +140,8 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         log_lines_dropped,
         scrape: parts::scrape(&settings.metrics),
     });
+    let waiting = waiting(journal.dir()).context("the journal cannot be read")?;
+    let funds = Arc::new(Funds::new(store.clone(), &waiting));
     let tasks = Tasks::new(Arc::clone(&metrics));
     background::spawn_all(
         &tasks,
@@ -145,6 +149,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
             store: store.clone(),
             admission: admission.clone(),
             journal: journal.clone(),
+            funds: Arc::clone(&funds),
             catalog: Arc::clone(&catalog),
             identity: Arc::clone(&identity),
             metrics: Arc::clone(&metrics),
@@ -158,6 +163,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         catalog,
         admission,
         journal: journal.clone(),
+        funds,
         vault,
         guard: Arc::new(Guard::new(parts::guard(settings))),
         tls: Tls::platform().context("no trusted certificates: install ca-certificates")?,
@@ -232,6 +238,23 @@ async fn check_schema(store: &Store) -> anyhow::Result<()> {
     })
 }
 
+/// An attempt as admission counts it: the request itself counts with its last one.
+fn past(attempt: &RecentAttempt) -> Past {
+    let subjects = [
+        Some(Subject::Tenant),
+        attempt.member.map(Subject::Member),
+        Some(Subject::AccessToken(attempt.token)),
+    ];
+    Past {
+        tenant: attempt.tenant,
+        subjects: subjects.into_iter().flatten().filter(|_| attempt.is_last).collect(),
+        provider: attempt.provider,
+        key: attempt.key,
+        at: attempt.at,
+        tokens: attempt.tokens,
+    }
+}
+
 /// Gives back what requests of the last process held: nobody else will.
 fn release_holds(admission: &Admission, recovered: &Recovered) {
     for hold in &recovered.holds {
@@ -261,6 +284,7 @@ struct Worker {
     catalog: Arc<Catalog>,
     admission: Admission,
     journal: Journal,
+    funds: Arc<Funds>,
     vault: Arc<Vault>,
     guard: Arc<Guard>,
     tls: Tls,
@@ -281,6 +305,7 @@ impl Worker {
             admission: self.admission.clone(),
             upstream: Upstream::new(client, Arc::clone(&self.vault)),
             journal: self.journal.clone(),
+            funds: Arc::clone(&self.funds),
             calibration: Arc::clone(&self.calibration),
             metrics: Arc::clone(&self.metrics),
             clock: Arc::clone(&self.clock),

@@ -22,7 +22,7 @@ use crate::{
     net::GuardConfig,
     relay::RelayConfig,
     store::{DatabaseUrl, StoreConfig},
-    telemetry::{LogConfig, TraceConfig},
+    telemetry::{LogConfig, Metrics, TraceConfig},
 };
 
 /// Which database.
@@ -45,9 +45,17 @@ pub fn store(settings: &Settings) -> StoreConfig {
 ///
 /// # Errors
 /// When the URLs cannot be used; a Redis that is away does not stop the start.
-pub fn admission(settings: &Settings, replica: ReplicaId, clock: SharedClock) -> anyhow::Result<Admission> {
+pub fn admission(
+    settings: &Settings,
+    replica: ReplicaId,
+    clock: SharedClock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Admission> {
     Ok(match redis(settings, replica) {
-        Some(config) => Admission::Redis(Arc::new(Redis::new(config, clock).context("redis.url")?)),
+        Some(config) => {
+            let redis = Redis::new(config, clock).context("redis.url")?;
+            Admission::Redis(Arc::new(redis.counting(Arc::clone(metrics))))
+        }
         None => Admission::Local(Arc::new(Local::new(clock))),
     })
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`settlement`] | usage, prices and outcome → charge and cost, one documented table |
 //! | [`estimate`] | tokens from byte lengths, calibrated per model |
+//! | [`funds`] | what prepaid tenants can spend now |
 //! | [`journal`] | the local append-only record of every request, written before the world hears of it |
 //! | [`recovery`] | what a request without an end is settled as |
 //! | [`recorder`] | drains the journal's files into the store |
@@ -16,6 +17,7 @@
 
 pub mod adopt;
 pub mod estimate;
+pub mod funds;
 pub mod journal;
 pub mod reconcile;
 pub mod recorder;

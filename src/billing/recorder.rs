@@ -8,12 +8,14 @@
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    funds::Funds,
     journal::{Chunk, Journal, JournalError, Position, Reader},
     rejected::Rejected,
 };
@@ -53,8 +55,9 @@ pub struct Recorder {
     journal: Journal,
     store: Store,
     clock: SharedClock,
-    metrics: std::sync::Arc<Metrics>,
+    metrics: Arc<Metrics>,
     rejected: Rejected,
+    funds: Option<Arc<Funds>>,
     /// None until the first round, and after a failure to read.
     reader: Option<Reader>,
     /// Read, not yet stored.
@@ -75,7 +78,7 @@ impl Recorder {
         journal: Journal,
         store: Store,
         clock: SharedClock,
-        metrics: std::sync::Arc<Metrics>,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, RecorderError> {
         let stored = Position::load(journal.dir())?;
         let rejected = Rejected::in_dir(journal.dir());
@@ -85,12 +88,21 @@ impl Recorder {
             clock,
             metrics,
             rejected,
+            funds: None,
             reader: None,
             pending: Chunk::default(),
             stored,
             saved: stored,
             tidied_at: None,
         })
+    }
+
+    /// Tells `funds` what is stored, each charge once, whichever recorder of this process stores it.
+    #[must_use]
+    pub fn telling(mut self, funds: Arc<Funds>) -> Self {
+        self.stored = self.stored.max(funds.booked_to().unwrap_or_default());
+        self.funds = Some(funds);
+        self
     }
 
     /// Drains until `shutdown`; then call [`drain`](Self::drain).
@@ -205,6 +217,10 @@ impl Recorder {
             self.metrics.recorder_rejected();
         }
         self.stored = self.pending.to;
+        if let Some(funds) = &self.funds {
+            let charges = self.pending.events.iter().map(|event| (event.tenant_id, event.charge));
+            funds.booked(charges, self.stored);
+        }
         self.journal.drained(records, self.pending.bytes, self.pending.last_at);
         self.metrics.recorded(records);
         self.pending = Chunk { to: self.stored, ..Chunk::default() };

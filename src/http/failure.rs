@@ -224,6 +224,13 @@ fn failure_face(failure: &Failure, door: Door) -> Face {
             let message = format!("no provider could serve the request now ({words}); try again later");
             Face::new(status, kind, code, message).retry_after(*retry_after)
         }
+        Failure::FundsUnknown => Face::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "server_error",
+            "balance_unknown",
+            "the balance of the tenant cannot be read at the moment; try again shortly",
+        )
+        .retry_after(Some(Duration::from_secs(1))),
         Failure::JournalFull => Face::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "server_error",

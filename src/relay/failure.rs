@@ -34,6 +34,9 @@ pub enum Failure {
     /// A limit of the tenant, member or access token is reached, or its money is spent.
     #[error("refused at the door")]
     Refused(Refused),
+    /// The tenant pays in advance and its balance cannot be read.
+    #[error("balance unknown")]
+    FundsUnknown,
     /// The upstream calls the request wrong; its own words, redacted.
     #[error("upstream rejected the request")]
     Rejected(Box<UpstreamError>),
@@ -69,6 +72,7 @@ impl Failure {
             Self::NoRoute { .. } => Refusal::NoRoute,
             Self::MayNotRelay => Refusal::NotPermitted,
             Self::JournalFull => Refusal::JournalFull,
+            Self::FundsUnknown => Refusal::Unavailable,
             Self::Refused(Refused::Limit { kind, .. }) => match kind {
                 LimitKind::Rpm => Refusal::Rpm,
                 LimitKind::Tpm => Refusal::Tpm,

@@ -20,12 +20,13 @@ use crate::{
         event::Attempt,
         ids::{LeaseId, RequestId},
         limits::Limits,
+        money::Nanos,
         principal::{Principal, TenantRef},
         provider::ApiFormat,
         usage::Usage,
     },
     relay::{Failure, Incoming, Parts, meter::Meter},
-    telemetry::{self, InFlight},
+    telemetry::{self, InFlight, labels::AdmissionOp},
     wire::openai_chat::Head,
 };
 
@@ -86,12 +87,14 @@ pub(super) struct Current {
 }
 
 impl Flight {
-    /// What the request asks for at the door. Nothing is counted or written yet.
+    /// What the request asks for at the door; `funds` as in [`Enter`]. Nothing is counted or written
+    /// yet.
     pub(super) fn prepare(
         parts: Rc<Parts>,
         incoming: &Incoming,
         head: &Head,
         served: Arc<Served>,
+        funds: Option<Nanos>,
     ) -> Result<Self, Failure> {
         let principal = Arc::clone(&incoming.principal);
         let tenant = match &principal.tenant {
@@ -112,7 +115,7 @@ impl Flight {
             windows: windows(&principal, tenant),
             tokens: expected.total_tokens(),
             hold: served.model.prices.charge(&expected),
-            funds: None,
+            funds,
         };
         Ok(Self {
             request: incoming.request,
@@ -158,9 +161,13 @@ impl Flight {
             return self.parts.admission.acquire(&acquire).instrument(span).await;
         }
         let span = telemetry::span!("relay.enter_and_acquire", provider = %acquire.pool.provider);
-        let lease = self.parts.admission.admit(&self.enter, &acquire).instrument(span).await?;
-        self.stage = Stage::Entered;
-        Ok(lease)
+        let asked = Instant::now();
+        let lease = self.parts.admission.admit(&self.enter, &acquire).instrument(span).await;
+        self.parts.metrics.admission_op(AdmissionOp::EnterAcquire, asked.elapsed());
+        if lease.is_ok() {
+            self.stage = Stage::Entered;
+        }
+        lease
     }
 
     /// Journals that `lease` is about to be used.

@@ -28,7 +28,7 @@ pub use flow::{Cut, Flow};
 pub use parts::{Parts, RelayConfig};
 
 use crate::{
-    domain::{clock::Timestamp, ids::RequestId, principal::Principal},
+    domain::{clock::Timestamp, ids::RequestId, money::Nanos, principal::Principal, tenant::BillingMode},
     relay::{attempt::Attempts, flight::Flight, open::Opened},
     upstream::ReplyHeaders,
     wire::openai_chat::Head,
@@ -101,7 +101,8 @@ impl Relay {
         let head = Head::read(&incoming.body).map_err(Failure::Request)?;
         let served = plan::resolve(&self.parts.catalog.current(), &incoming.principal, &head.model)?;
         let stream = head.stream;
-        let flight = Flight::prepare(Rc::clone(&self.parts), &incoming, &head, served)?;
+        let funds = self.funds(&incoming.principal).await?;
+        let flight = Flight::prepare(Rc::clone(&self.parts), &incoming, &head, served, funds)?;
         let attempts = Attempts::new(flight, incoming.body, head).run();
         let opening = Box::pin(attempts.instrument(incoming.span));
         if !stream {
@@ -110,6 +111,17 @@ impl Relay {
         match flow::first_content(opening, self.parts.config.hold_headers_for).await {
             Ok(opened) => opened.map(Answer::from),
             Err(still_opening) => Ok(Answer::early(still_opening)),
+        }
+    }
+
+    /// What the caller's tenant can spend; none when money does not limit it.
+    async fn funds(&self, principal: &Principal) -> Result<Option<Nanos>, Failure> {
+        match &principal.tenant {
+            Some(tenant) if tenant.billing == BillingMode::Prepaid => {
+                let spendable = self.parts.funds.spendable(tenant.id).await;
+                spendable.map(Some).map_err(|_| Failure::FundsUnknown)
+            }
+            _ => Ok(None),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     admission::Admission,
-    billing::{estimate::Calibration, journal::Journal},
+    billing::{estimate::Calibration, funds::Funds, journal::Journal},
     catalog::Catalog,
     domain::{
         clock::{SharedClock, SharedEntropy},
@@ -42,6 +42,8 @@ pub struct Parts {
     pub upstream: Upstream,
     /// What happened, before the client knows.
     pub journal: Journal,
+    /// What prepaid tenants can spend.
+    pub funds: Arc<Funds>,
     /// Tokens from bytes, where nobody counted.
     pub calibration: Arc<Calibration>,
     /// Counters for operators.

@@ -55,6 +55,7 @@ impl Flight {
         self.end_attempt(outcome, used, class);
         let settled = settle(outcome, self.has_content(), &usage, &self.served.model.prices, &cost);
         if reached == Stage::Begun {
+            self.parts.funds.charged(self.enter.tenant, settled.charge);
             self.write_end(outcome, status, usage, settled);
         }
         self.parts.admission.settle_pass(SettlePass {

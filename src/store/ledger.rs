@@ -64,6 +64,20 @@ impl Store {
         Ok(Nanos::new(balance.unwrap_or(0)))
     }
 
+    /// What these tenants have left; none for a tenant for which nothing was ever booked.
+    pub async fn lookup_balances(&self, tenants: &[TenantId]) -> Result<Vec<(TenantId, Nanos)>, StoreError> {
+        let rows: Vec<(Uuid, i64)> = reading!(self, conn => async {
+            let select = "select tenant_id, balance_nanos from balances where tenant_id in (";
+            let mut query = sqlx::QueryBuilder::new(select);
+            let mut list = query.separated(", ");
+            for tenant in tenants {
+                list.push_bind(tenant.uuid());
+            }
+            query.push(")").build_query_as().fetch_all(conn).await
+        })?;
+        Ok(rows.into_iter().map(|(id, nanos)| (TenantId::from_uuid(id), Nanos::new(nanos))).collect())
+    }
+
     /// What each tenant has left, by tenant; none for a tenant for which nothing was ever booked.
     pub async fn list_balances(&self) -> Result<Vec<(TenantId, Nanos)>, StoreError> {
         let rows: Vec<(Uuid, i64)> = reading!(self, conn =>

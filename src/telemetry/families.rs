@@ -139,9 +139,10 @@ families! {
     journal_damaged: IntCounter = "tollway_journal_damaged_bytes_total" [];
     /// 1 while shared counters are away and limits are kept by a local share.
     admission_degraded: IntGauge = "tollway_admission_degraded" [];
-    /// Calls to the admission backend.
+    /// Calls to the admission backend: `enter_acquire` as the request path waits for it, and where Redis counts
+    /// each call to it by what it is for.
     admission_op: HistogramVec = "tollway_admission_op_seconds" ["op"] in SHORT;
-    /// Calls to the admission backend that failed or timed out.
+    /// Calls to Redis that failed or timed out.
     admission_failures: IntCounterVec = "tollway_admission_failures_total" ["op"];
     /// Version of the catalog in force.
     catalog_version: IntGauge = "tollway_catalog_version" [];

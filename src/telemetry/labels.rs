@@ -68,10 +68,8 @@ labels! {
         BadRequest = "bad_request",
         /// The body is larger than the limit.
         TooLarge = "too_large",
-        /// No such model, or it is switched off.
+        /// No such model, or it is switched off, or not granted to the caller.
         UnknownModel = "unknown_model",
-        /// The model is not granted to the caller.
-        NotGranted = "not_granted",
         /// The role may not relay.
         NotPermitted = "not_permitted",
         /// Requests per minute.
@@ -88,10 +86,8 @@ labels! {
         NoKey = "no_key",
         /// The journal has no room.
         JournalFull = "journal_full",
-        /// Admission, or the store for a token never seen, is away.
+        /// The store is away, and what is known of the tenant's balance does not suffice.
         Unavailable = "unavailable",
-        /// The server is stopping.
-        Draining = "draining",
     }
 
     /// Why an access token was not let in.

@@ -30,7 +30,7 @@ pub(super) use self::cooldown::ladder;
 use self::{pool::Keys, steady::Now, steady::Steady, tenant::Door};
 pub(super) use self::{pool::Leased, tenant::Pass, window::Share};
 use super::{
-    Acquire, Cool, CoolScope, Enter, KeyLive, LEASE_FOR, Lease, Pool, Refused, SettleLease, SettlePass,
+    Acquire, Cool, CoolScope, Enter, KeyLive, LEASE_FOR, Lease, Past, Pool, Refused, SettleLease, SettlePass,
     Subject, SubjectLive,
 };
 use crate::domain::{
@@ -240,6 +240,20 @@ impl Local {
         let mut door = door.lock();
         let now = self.steady.now();
         subjects.iter().map(|subject| door.inspect(now.us, *subject)).collect()
+    }
+
+    /// See [`super::Admission::remember`].
+    pub fn remember(&self, mut past: Vec<Past>) {
+        // In the order of time, which is the order in which keys were last used.
+        past.sort_by_key(|attempt| attempt.at);
+        let now = self.steady.now().us;
+        for attempt in past {
+            let at = attempt.at.unix_us().min(now);
+            self.keys(attempt.provider).lock().remember(attempt.key, at, attempt.tokens);
+            if !attempt.subjects.is_empty() {
+                self.door(attempt.tenant).lock().remember(&attempt.subjects, at, attempt.tokens);
+            }
+        }
     }
 
     /// See [`super::Admission::maintain`].

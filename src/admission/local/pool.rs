@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     admission::{Acquire, Cool, CoolScope, KeyLive, NoKey, Pool, PoolKey, SettleLease},
-    domain::ids::{KeyId, LeaseId, ModelId, TenantId},
+    domain::{
+        ids::{KeyId, LeaseId, ModelId, TenantId},
+        limits::Limits,
+    },
 };
 
 /// One provider's counters.
@@ -190,6 +193,19 @@ impl Keys {
             acquire.lease,
             Leased { key, second, tokens, until: lease_until(now), shared_second },
         );
+    }
+
+    /// Counts an attempt of an earlier life. What else is known of its key comes with the first pool.
+    pub fn remember(&mut self, id: KeyId, at: i64, tokens: u64) {
+        let known = self.index.entry(id).or_insert_with(|| {
+            self.slots.push(Slot::new(PoolKey { id, tenant: None, priority: 0, limits: Limits::default() }));
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let slot = &mut self.slots[*known as usize];
+        self.used += 1;
+        (slot.used, slot.used_at) = (self.used, at);
+        let second = at.div_euclid(MICROS);
+        slot.window(second).add(second, 1, tokens);
     }
 
     /// Undoes an acquire, window entry included.

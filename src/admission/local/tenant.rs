@@ -127,14 +127,7 @@ impl Door {
     pub fn count(&mut self, now: i64, enter: &Enter, shared_second: Option<i64>) {
         let second = now.div_euclid(MICROS);
         for (subject, _) in &enter.windows {
-            let counted = self.subjects.entry(*subject).or_insert_with(|| Counted {
-                window: Box::new(Window::starting_at(second)),
-                in_flight: 0,
-                last_at: 0,
-            });
-            counted.window.add(second, 1, enter.tokens);
-            counted.in_flight += 1;
-            counted.last_at = now;
+            self.count_in(*subject, now, enter.tokens).in_flight += 1;
         }
         let pass = Pass {
             second,
@@ -150,6 +143,25 @@ impl Door {
         self.held = self.held.plus(pass.hold);
         self.holds += u32::from(pass.hold > Nanos::ZERO);
         self.passes.insert(enter.request, pass);
+    }
+
+    /// Counts a request of an earlier life.
+    pub fn remember(&mut self, subjects: &[Subject], at: i64, tokens: u64) {
+        for subject in subjects {
+            self.count_in(*subject, at, tokens);
+        }
+    }
+
+    fn count_in(&mut self, subject: Subject, at: i64, tokens: u64) -> &mut Counted {
+        let second = at.div_euclid(MICROS);
+        let counted = self.subjects.entry(subject).or_insert_with(|| Counted {
+            window: Box::new(Window::starting_at(second)),
+            in_flight: 0,
+            last_at: 0,
+        });
+        counted.window.add(second, 1, tokens);
+        counted.last_at = at;
+        counted
     }
 
     /// Undoes an entry, window entries included.

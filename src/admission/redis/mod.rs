@@ -22,7 +22,13 @@ mod maintain;
 mod queue;
 mod scripts;
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
 use futures_util::future::join;
@@ -37,13 +43,16 @@ use self::{
     scripts::{Call, Script, Scripts},
 };
 use super::{
-    Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Refused, SettleLease, SettlePass,
+    Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Past, Refused, SettleLease, SettlePass,
     local::{Local, Share},
 };
-use crate::domain::{
-    clock::{SharedClock, Timestamp},
-    ids::ProviderId,
-    money::Nanos,
+use crate::{
+    domain::{
+        clock::{SharedClock, Timestamp},
+        ids::ProviderId,
+        money::Nanos,
+    },
+    telemetry::Metrics,
 };
 
 /// How often one acquire may be told to load the pool or to ask again.
@@ -64,6 +73,7 @@ pub struct Redis {
     /// Added to the server's time, in microseconds.
     clock_offset: AtomicI64,
     decided_alone: AtomicU64,
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// Redis did not answer in time, or not with an answer.
@@ -88,9 +98,17 @@ impl Redis {
             replicas: AtomicU32::new(config.replicas_expected.max(1)),
             clock_offset: AtomicI64::new(0),
             decided_alone: AtomicU64::new(0),
+            metrics: None,
             clock,
             config,
         })
+    }
+
+    /// Times what it asks of Redis.
+    #[must_use]
+    pub fn counting(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// See [`super::Admission::health`].
@@ -257,6 +275,12 @@ impl Redis {
         let _ = self.run(&self.scripts.clear, &call).await;
     }
 
+    /// See [`super::Admission::remember`]. Redis has counted it; this replica's own part matters
+    /// while it decides alone.
+    pub fn remember(&self, past: Vec<Past>) {
+        self.own.remember(past);
+    }
+
     /// Runs a script unless Redis is known to be away.
     async fn run(&self, script: &Script, call: &Call) -> Result<Value, Away> {
         if self.breaker.open_since().is_some() {
@@ -268,6 +292,18 @@ impl Redis {
 
     /// Runs a script, whatever the breaker says.
     async fn ask(&self, script: &Script, call: &Call) -> RedisResult<Value> {
+        let asked = Instant::now();
+        let answer = self.send(script, call).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.admission_op(script.op, asked.elapsed());
+            if answer.is_err() {
+                metrics.admission_failed(script.op);
+            }
+        }
+        answer
+    }
+
+    async fn send(&self, script: &Script, call: &Call) -> RedisResult<Value> {
         let mut connection = self.connections.get().await?;
         let answer = async {
             match connection.send(&script.by_hash(call)).await {

@@ -5,7 +5,10 @@
 
 use ::redis::{Cmd, Script as Lua};
 
-use crate::domain::ids::{ProviderId, TenantId};
+use crate::{
+    domain::ids::{ProviderId, TenantId},
+    telemetry::labels::AdmissionOp,
+};
 
 /// Version of what the keys hold.
 const LAYOUT: u32 = 1;
@@ -15,46 +18,51 @@ const RECONSIDER: &str = include_str!("scripts/reconsider.lua");
 const PASSES: &str = include_str!("scripts/passes.lua");
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal $(+ $part:ident)*;)*) => {
+    ($($name:ident: $op:ident = $file:literal $(+ $part:ident)*;)*) => {
         /// All scripts, with their hashes.
         #[derive(Debug)]
-        pub struct Scripts { $($(#[$doc])* pub $name: Script,)* }
+        pub struct Scripts { $(pub $name: Script,)* }
 
         impl Scripts {
             pub fn new() -> Self {
-                Self { $($name: Script::new(&[PRELUDE, $($part,)* include_str!(concat!("scripts/", $file, ".lua"))]),)* }
+                Self { $($name: Script::new(
+                    AdmissionOp::$op,
+                    &[PRELUDE, $($part,)* include_str!(concat!("scripts/", $file, ".lua"))],
+                ),)* }
             }
         }
     };
 }
 
 scripts! {
-    enter = "enter" + PASSES;
-    acquire = "acquire";
-    load = "load";
-    settle_lease = "settle_lease" + RECONSIDER;
-    settle_pass = "settle_pass" + PASSES;
-    renew_leases = "renew_leases";
-    renew_passes = "renew_passes" + PASSES;
-    cool = "cool";
-    clear = "clear" + RECONSIDER;
-    inspect_keys = "inspect_keys";
-    inspect_tenant = "inspect_tenant" + PASSES;
-    heartbeat = "heartbeat";
+    enter: Enter = "enter" + PASSES;
+    acquire: Acquire = "acquire";
+    load: Acquire = "load";
+    settle_lease: Settle = "settle_lease" + RECONSIDER;
+    settle_pass: Settle = "settle_pass" + PASSES;
+    renew_leases: Renew = "renew_leases";
+    renew_passes: Renew = "renew_passes" + PASSES;
+    cool: Cool = "cool";
+    clear: Cool = "clear" + RECONSIDER;
+    inspect_keys: Inspect = "inspect_keys";
+    inspect_tenant: Inspect = "inspect_tenant" + PASSES;
+    heartbeat: Renew = "heartbeat";
 }
 
 /// One script.
 #[derive(Debug)]
 pub struct Script {
+    /// What it is counted as.
+    pub op: AdmissionOp,
     code: String,
     hash: String,
 }
 
 impl Script {
-    fn new(parts: &[&str]) -> Self {
+    fn new(op: AdmissionOp, parts: &[&str]) -> Self {
         let code = parts.join("\n");
         let hash = Lua::new(&code).get_hash().to_owned();
-        Self { code, hash }
+        Self { op, code, hash }
     }
 
     /// By its hash, which the server knows once it ran.

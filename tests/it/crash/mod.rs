@@ -5,3 +5,4 @@ mod journal;
 mod registration;
 mod replica;
 mod slots;
+mod windows;

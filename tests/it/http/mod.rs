@@ -2,4 +2,5 @@
 
 mod cors;
 mod currency;
+mod metrics;
 mod proxies;

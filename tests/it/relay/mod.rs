@@ -2,6 +2,7 @@
 
 pub mod events;
 mod failover;
+mod funds;
 mod hangup;
 mod passthrough;
 mod refusals;

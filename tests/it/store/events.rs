@@ -177,6 +177,7 @@ async fn money_moves_by_ledger_entries_alone(store: OwnStore) {
     let correction = LedgerEntry { kind: LedgerKind::Adjustment, ..fixtures::top_up(tenant, -1_500) };
     assert_eq!(commit!(store, add_ledger_entry(&correction)).get(), -500);
     assert_eq!(store.list_balances().await.unwrap(), [(tenant, Nanos::new(-500))]);
+    assert_eq!(store.lookup_balances(&[tenant]).await.unwrap(), [(tenant, Nanos::new(-500))]);
     assert!(store.reconcile().await.unwrap().is_balanced());
 }
 
