@@ -23,7 +23,7 @@ struct World {
     tenant: TenantHandle,
     dies: Server,
     stays: Server,
-    _scene: Scene,
+    scene: Scene,
     _stream: RawClient,
 }
 
@@ -46,7 +46,7 @@ impl World {
         stream.read_until("ready").await;
         let refused = stays.caller(&tenant.token).chat(&ask(false)).await.expect_status(429);
         assert_eq!(refused.json()["error"]["code"], "rate_limit_exceeded");
-        Self { _production: production, upstream, tenant, dies, stays, _scene: scene, _stream: stream }
+        Self { _production: production, upstream, tenant, dies, stays, scene, _stream: stream }
     }
 
     /// Until the slots are free again, seen from the replica that stayed.
@@ -66,10 +66,10 @@ impl World {
 async fn a_restarted_replica_gives_back_its_tenants_slots_at_once() {
     let mut world = World::start().await;
     // The key's slot lapses by itself; another key serves meanwhile.
-    let provider = world._scene.provider("spare", &world.upstream.base_url(), |_| ()).await;
-    world._scene.key(&provider, "spare", "sk-spare-key-0815", |_| ()).await;
-    let model = world._scene.model("spare", |_| ()).await;
-    world._scene.route(&model, &provider, |_| ()).await;
+    let provider = world.scene.provider("spare", &world.upstream.base_url(), |_| ()).await;
+    world.scene.key(&provider, "spare", "sk-spare-key-0815", |_| ()).await;
+    let model = world.scene.model("spare", |_| ()).await;
+    world.scene.route(&model, &provider, |_| ()).await;
     let caller = world.stays.caller(&world.tenant.token);
     world.dies.kill();
     world.dies.restart().await;

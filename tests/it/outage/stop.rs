@@ -6,11 +6,16 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tollway::domain::{event::Outcome, money::Nanos};
 
-use crate::harness::{
-    client::Caller,
-    scene::MODEL,
-    server::{Production, Setup},
-    upstream::{Gate, Script, Upstream, Usage, chat_chunk, chat_stream},
+use crate::{
+    crash::books::drained,
+    harness::{
+        client::Caller,
+        scene::MODEL,
+        server::{Production, Setup},
+        services::start_postgres,
+        upstream::{Gate, Script, Upstream, Usage, chat_chunk, chat_stream},
+    },
+    relay::events::event_of,
 };
 
 const GRACE: Duration = Duration::from_secs(3);
@@ -48,7 +53,7 @@ async fn stops_in_order(setup: Setup) {
     assert!(told.elapsed() < GRACE);
     while exceeds.next().await.is_some_and(|piece| piece.is_ok()) {}
     let cut = told.elapsed();
-    assert!(cut >= GRACE - Duration::from_millis(100) && cut < GRACE + Duration::from_secs(3), "{cut:?}");
+    assert!(cut + Duration::from_millis(100) >= GRACE && cut < GRACE + Duration::from_secs(3), "{cut:?}");
     let status = server.wait_for_exit().await;
     assert!(status.success(), "{status}\n{}", server.log());
     eprintln!("cut after {cut:?}, stopped after {:?}", told.elapsed());
@@ -74,4 +79,33 @@ async fn alone() {
 async fn in_production() {
     let production = Production::start().await;
     stops_in_order(production.replica()).await;
+}
+
+#[tokio::test]
+async fn without_a_database_and_what_is_not_stored_waits_for_the_next_start() {
+    let upstream = Upstream::start();
+    let mut postgres = start_postgres();
+    let setup = Setup::alone().set("DATABASE_URL", &postgres.url);
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let mut server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    let body = json!({"model": MODEL, "messages": []});
+    caller.chat(&body).await.expect_status(200);
+    postgres.kill();
+    let answer = caller.chat(&body).await.expect_status(200);
+
+    let told = Instant::now();
+    let status = server.stop().await;
+    assert!(status.success(), "{status}\n{}", server.log());
+    // The database is tried for a while, not for ever.
+    assert!(told.elapsed() < GRACE + Duration::from_secs(15), "{:?}", told.elapsed());
+
+    postgres.restart();
+    server.restart().await;
+    let scene = server.setup().scene().await;
+    let event = event_of(&scene.store, answer.header("x-request-id").unwrap()).await;
+    assert_eq!(event.outcome, Outcome::Completed);
+    assert!(event.charge > Nanos::ZERO);
+    drained(&server).await;
+    server.setup().run(&["reconcile"]);
 }
