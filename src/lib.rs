@@ -16,6 +16,9 @@
 // The state of a handler nests every await down to the database driver.
 #![recursion_limit = "256"]
 
+// Optimised builds lay out the nested futures of generic handlers over generic queries.
+#![recursion_limit = "256"]
+
 pub mod domain;
 pub mod wire;
 
