@@ -27,6 +27,7 @@ mod net;
 mod outage;
 mod relay;
 mod sdk;
+mod secrets;
 mod store;
 mod upstream;
 mod wire;

@@ -108,7 +108,8 @@ impl Setup {
             None => DatabaseUrl::Sqlite(files::database(&settings)),
         };
         files::make_data_dir(&settings.data.dir).expect("make the data directory");
-        Scene::open(url, MASTER_KEY).await
+        let master_key = settings.vault.master_key.as_ref().expect("set by alone()");
+        Scene::open(url, master_key.expose()).await
     }
 
     /// The binary with these settings and no others, to run a command beside or before the server.
