@@ -142,6 +142,7 @@ pub fn surfaces(settings: &Settings) -> SurfaceConfig {
     let section = &settings.server;
     SurfaceConfig {
         body_limit: section.body_limit.as_usize(),
+        body_patience: section.header_timeout,
         trusted_proxies: TrustedProxies::new(&section.trusted_proxies),
         currency: settings.billing.currency,
     }

@@ -3,19 +3,22 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use actix_web::{
-    FromRequest, HttpRequest,
+    HttpRequest,
     body::{BodySize, MessageBody},
-    error::PayloadError,
-    http::header,
+    http::header::{self, HeaderMap},
     web,
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     http::failure::Refusal,
+    net::{Decoder, NetError},
     relay::{Cut, Flow},
     telemetry::InFlight,
 };
@@ -24,29 +27,102 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimit(pub usize);
 
-/// Content codings of a request body that are understood.
-const CODINGS: [&str; 6] = ["identity", "gzip", "x-gzip", "deflate", "br", "zstd"];
+/// How long a body may take, besides the time that its bytes earn; part of the app's data.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyPatience(pub Duration);
 
-/// Reads a whole body, decoded, up to the limit.
+impl Default for BodyPatience {
+    fn default() -> Self {
+        Self(Duration::from_secs(10))
+    }
+}
+
+/// Bytes that earn a body one more second: slower than any network that can be worked with.
+const BYTES_PER_SECOND: u64 = 4 << 10;
+
+/// Reads a whole body, decoded, up to the limit. A body that comes too slowly is given up, so that
+/// connections cannot be held for nothing.
 ///
 /// # Errors
-/// Too large, an unknown coding, or bytes that do not decode.
-pub async fn read(request: &HttpRequest, payload: web::Payload) -> Result<Bytes, Refusal> {
-    if let Some(coding) = request.headers().get(header::CONTENT_ENCODING) {
-        let known =
-            coding.to_str().is_ok_and(|text| CODINGS.contains(&text.trim().to_ascii_lowercase().as_str()));
-        if !known {
-            return Err(Refusal::UnknownCoding);
-        }
+/// Too large, too slow, an unknown coding, or bytes that do not decode.
+pub async fn read(request: &HttpRequest, mut payload: web::Payload) -> Result<Bytes, Refusal> {
+    let BodyLimit(limit) = *request.app_data().ok_or(Refusal::NotHere)?;
+    let BodyPatience(within) = request.app_data().copied().unwrap_or_default();
+    let mut decoder = decoder(request.headers(), limit)?;
+    if decoder.is_none() && announced(request.headers()).is_some_and(|length| length > limit) {
+        return Err(Refusal::TooLarge { limit });
     }
-    let limit = request.app_data::<BodyLimit>().map_or(usize::MAX, |limit| limit.0);
-    let mut payload = payload.into_inner();
-    web::Bytes::from_request(request, &mut payload).await.map_err(|error| {
-        match error.as_error::<PayloadError>() {
-            Some(PayloadError::Overflow) => Refusal::TooLarge { limit },
-            _ => Refusal::UnreadableBody,
+    let mut due = Instant::now() + within;
+    let mut body = Gathered::default();
+    while let Some(piece) = timeout_at(due, payload.next()).await.map_err(|_| Refusal::SlowBody)? {
+        let piece = piece.map_err(|_| Refusal::UnreadableBody)?;
+        due += Duration::from_millis(piece.len() as u64 * 1_000 / BYTES_PER_SECOND);
+        let piece = match &mut decoder {
+            Some(decoder) => decoder.push(&piece).map_err(|error| undecoded(&error, limit))?,
+            None => piece,
+        };
+        if piece.len() > limit - body.len() {
+            return Err(Refusal::TooLarge { limit });
         }
-    })
+        body.add(piece);
+    }
+    if let Some(mut decoder) = decoder {
+        decoder.finish().map_err(|error| undecoded(&error, limit))?;
+    }
+    Ok(body.whole())
+}
+
+/// The decoder that the headers ask for, if any.
+fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, Refusal> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING);
+    let coding = match (codings.next(), codings.next()) {
+        (None, _) => return Ok(None),
+        (Some(only), None) => only.to_str().map_err(|_| Refusal::UnknownCoding)?.trim(),
+        (Some(_), Some(_)) => return Err(Refusal::UnknownCoding),
+    };
+    if coding.eq_ignore_ascii_case("identity") {
+        return Ok(None);
+    }
+    Decoder::named(coding, limit).map(Some).map_err(|_| Refusal::UnknownCoding)
+}
+
+fn undecoded(error: &NetError, limit: usize) -> Refusal {
+    match error {
+        NetError::TooLarge { .. } => Refusal::TooLarge { limit },
+        _ => Refusal::UnreadableBody,
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The pieces of a body; a body that comes in one is not copied.
+#[derive(Default)]
+struct Gathered {
+    only: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.only.len() + self.more.len()
+    }
+
+    fn add(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.only = piece;
+            return;
+        }
+        if self.more.is_empty() {
+            self.more.extend_from_slice(&std::mem::take(&mut self.only));
+        }
+        self.more.extend_from_slice(&piece);
+    }
+
+    fn whole(self) -> Bytes {
+        if self.more.is_empty() { self.only } else { self.more.freeze() }
+    }
 }
 
 /// An answer in pieces, for actix. Dropping it settles the request.

@@ -35,6 +35,8 @@ pub enum Refusal {
     UnknownCoding,
     /// The body does not decode, or broke off.
     UnreadableBody,
+    /// The body comes too slowly.
+    SlowBody,
     /// The path is for the platform's own people.
     NotAnOperator,
     /// No such path.
@@ -146,6 +148,12 @@ fn face(refusal: &Refusal, door: Door) -> Face {
             INVALID,
             "unreadable_body",
             "the request body broke off or does not match its content-encoding",
+        ),
+        Refusal::SlowBody => Face::new(
+            StatusCode::REQUEST_TIMEOUT,
+            INVALID,
+            "slow_body",
+            "the request body did not come in time",
         ),
         Refusal::NotAnOperator => Face::new(
             StatusCode::FORBIDDEN,

@@ -15,7 +15,7 @@ pub mod ops;
 pub mod sandbox;
 pub mod serve;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use actix_web::{HttpRequest, HttpResponse, web};
 
@@ -25,7 +25,7 @@ use crate::{
         address::TrustedProxies,
         admin::Desk,
         arrival::{Arrival, Receptionist},
-        body::BodyLimit,
+        body::{BodyLimit, BodyPatience},
         failure::Refusal,
         openai::Door,
     },
@@ -55,6 +55,8 @@ pub struct Surfaces {
 pub struct SurfaceConfig {
     /// The largest decoded body, bytes.
     pub body_limit: usize,
+    /// How long a body may take, besides the time that its bytes earn.
+    pub body_patience: Duration,
     /// Who may say for whom it speaks.
     pub trusted_proxies: TrustedProxies,
     /// What prices and balances are in.
@@ -71,13 +73,17 @@ pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
             .app_data(surfaces.config.trusted_proxies)
             .app_data(surfaces.config.currency)
             .app_data(BodyLimit(surfaces.config.body_limit))
-            .app_data(web::PayloadConfig::new(surfaces.config.body_limit))
+            .app_data(BodyPatience(surfaces.config.body_patience))
             .service(admin::routes(surfaces.desk))
             .service(openai::routes("/api/v1/relay", Door::Relay))
             .service(openai::routes("/v1/v1", Door::OpenAi))
             .service(openai::routes("/v1", Door::OpenAi))
             .default_service(web::to(not_found));
     }
+}
+
+async fn wrong_method(request: HttpRequest) -> HttpResponse {
+    failure::render(&Refusal::MethodNotAllowed, Door::of(&request), &Arrival::of(&request))
 }
 
 async fn not_found(request: HttpRequest) -> HttpResponse {

@@ -1,6 +1,7 @@
-//! Answers that come compressed although we ask for `identity`.
+//! Bodies that come compressed: answers, although we ask for `identity`, and requests of clients.
 //!
-//! Each piece gives at once all it holds, so that events of a compressed stream are not kept back.
+//! Each piece gives at once all it holds, so that events of a compressed stream are not kept back. What
+//! a piece may unfold to is bounded before it does.
 
 use std::io::{self, Write};
 
@@ -22,8 +23,10 @@ const STEP: usize = 32 << 10;
 const ZSTD_WINDOW_LOG: u32 = 23;
 
 /// Undoes a content encoding piece by piece.
-pub(in crate::net) struct Decoder {
+pub struct Decoder {
     coding: Coding,
+    /// What all may expand to; none: [`RATIO`] times what came.
+    limit: Option<usize>,
     taken: u64,
     given: u64,
 }
@@ -64,23 +67,43 @@ impl Decoder {
         if coding.is_some() {
             headers.remove(header::CONTENT_LENGTH);
         }
-        Ok(coding.map(|coding| Self { coding, taken: 0, given: 0 }))
+        Ok(coding.map(|coding| Self { coding, limit: None, taken: 0, given: 0 }))
+    }
+
+    /// The decoder of one encoding by its name, for a body of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`NetError::Decode`] for an encoding we do not know.
+    pub fn named(name: &str, limit: usize) -> Result<Self, NetError> {
+        Ok(Self { coding: Coding::named(name.as_bytes())?, limit: Some(limit), taken: 0, given: 0 })
     }
 
     /// All that is known once `input` has come; may be empty.
-    pub(in crate::net) fn push(&mut self, input: &[u8]) -> Result<Bytes, NetError> {
+    ///
+    /// # Errors
+    /// [`NetError::TooLarge`] beyond the limit, [`NetError::Decode`] for what does not decode or, without a
+    /// limit, expands too far.
+    pub fn push(&mut self, input: &[u8]) -> Result<Bytes, NetError> {
         self.taken += input.len() as u64;
-        let room = FREE.saturating_add(self.taken.saturating_mul(RATIO)) - self.given;
-        let decoded = self.coding.decode(input, room).map_err(|error| match error.kind() {
-            io::ErrorKind::StorageFull => NetError::Decode("it expands too far"),
-            _ => NetError::Decode("its compression is damaged"),
+        let bound = self
+            .limit
+            .map_or_else(|| FREE.saturating_add(self.taken.saturating_mul(RATIO)), |limit| limit as u64);
+        let decoded = self.coding.decode(input, bound - self.given).map_err(|error| {
+            match (error.kind(), self.limit) {
+                (io::ErrorKind::StorageFull, Some(limit)) => NetError::TooLarge { limit },
+                (io::ErrorKind::StorageFull, None) => NetError::Decode("it expands too far"),
+                _ => NetError::Decode("its compression is damaged"),
+            }
         })?;
         self.given += decoded.len() as u64;
         Ok(decoded.into())
     }
 
     /// At the end of the body: whether the compressed data had its end, too.
-    pub(in crate::net) fn finish(&mut self) -> Result<(), NetError> {
+    ///
+    /// # Errors
+    /// [`NetError::Truncated`] when it had not.
+    pub fn finish(&mut self) -> Result<(), NetError> {
         let is_ended = self.taken == 0
             || match &mut self.coding {
                 Coding::Gzip(gzip) => gzip.try_finish().is_ok(),
@@ -88,6 +111,12 @@ impl Decoder {
                 Coding::Deflate { is_ended, .. } | Coding::Zstd { is_ended, .. } => *is_ended,
             };
         if is_ended { Ok(()) } else { Err(NetError::Truncated) }
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decoder(…)")
     }
 }
 
@@ -206,187 +235,4 @@ impl Write for Sink {
 }
 
 #[cfg(test)]
-mod tests {
-    use flate2::{
-        Compression,
-        write::{DeflateEncoder, GzEncoder, ZlibEncoder},
-    };
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const NAMES: [&str; 5] = ["gzip", "deflate", "raw", "br", "zstd"];
-
-    /// Compresses pieces, flushing after each, so that each can be decoded as it comes.
-    fn encode(name: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        fn run<W: Write>(
-            mut encoder: W,
-            pieces: &[&[u8]],
-            sent: impl Fn(&mut W) -> &mut Vec<u8>,
-            finish: impl Fn(W) -> Vec<u8>,
-        ) -> Vec<Vec<u8>> {
-            let mut sent_so_far: Vec<Vec<u8>> = pieces
-                .iter()
-                .map(|piece| {
-                    encoder.write_all(piece).unwrap();
-                    encoder.flush().unwrap();
-                    std::mem::take(sent(&mut encoder))
-                })
-                .collect();
-            sent_so_far.push(finish(encoder));
-            sent_so_far
-        }
-        let level = Compression::default();
-        match name {
-            "gzip" => run(GzEncoder::new(vec![], level), pieces, GzEncoder::get_mut, |e| e.finish().unwrap()),
-            "deflate" => {
-                run(ZlibEncoder::new(vec![], level), pieces, ZlibEncoder::get_mut, |e| e.finish().unwrap())
-            }
-            "raw" => run(DeflateEncoder::new(vec![], level), pieces, DeflateEncoder::get_mut, |e| {
-                e.finish().unwrap()
-            }),
-            "br" => run(
-                brotli::CompressorWriter::new(vec![], 4096, 5, 20),
-                pieces,
-                brotli::CompressorWriter::get_mut,
-                brotli::CompressorWriter::into_inner,
-            ),
-            "zstd" => run(
-                zstd::stream::write::Encoder::new(vec![], 3).unwrap(),
-                pieces,
-                zstd::stream::write::Encoder::get_mut,
-                |e| e.finish().unwrap(),
-            ),
-            _ => unreachable!(),
-        }
-    }
-
-    fn decoder_of(name: &str) -> Decoder {
-        let name = if name == "raw" { "deflate" } else { name };
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_ENCODING, name.parse().unwrap());
-        headers.insert(header::CONTENT_LENGTH, "7".parse().unwrap());
-        let decoder = Decoder::for_headers(&mut headers).unwrap().unwrap();
-        assert!(headers.is_empty(), "they are no longer true");
-        decoder
-    }
-
-    #[test]
-    fn each_piece_is_decoded_as_it_comes() {
-        let pieces: [&[u8]; 3] = [b"data: {\"a\":1}\n\n", b"data: {\"a\":2}\n\n", b"data: [DONE]\n\n"];
-        for name in NAMES {
-            let mut decoder = decoder_of(name);
-            let sent = encode(name, &pieces);
-            for (piece, compressed) in pieces.iter().zip(&sent) {
-                assert_eq!(decoder.push(compressed).unwrap(), *piece, "{name}");
-            }
-            assert_eq!(decoder.push(&sent[3]).unwrap(), "", "{name}");
-            decoder.finish().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_body_that_lacks_its_end_is_truncated() {
-        for name in NAMES {
-            let whole = encode(name, &[b"some text that is long enough"]).concat();
-            for cut in 1..whole.len() {
-                let mut decoder = decoder_of(name);
-                let read = decoder.push(&whole[..cut]).and_then(|_| decoder.finish());
-                assert!(matches!(read, Err(NetError::Truncated)), "{name} cut at {cut}: {read:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_empty_body_is_fine_under_any_encoding() {
-        for name in NAMES {
-            decoder_of(name).finish().unwrap();
-        }
-    }
-
-    #[test]
-    fn bombs_are_stopped_before_they_unfold() {
-        let zeros = vec![0; 64 << 20];
-        for name in NAMES {
-            let bomb = encode(name, &[&zeros]).concat();
-            let mut decoder = decoder_of(name);
-            let mut given = 0;
-            let failed = bomb.chunks(16 << 10).find_map(|piece| match decoder.push(piece) {
-                Ok(text) => {
-                    given += text.len();
-                    None
-                }
-                Err(error) => Some(error),
-            });
-            assert!(
-                matches!(failed, Some(NetError::Decode("it expands too far"))),
-                "{name}: {failed:?} after {given} of {} bytes",
-                bomb.len()
-            );
-        }
-    }
-
-    #[test]
-    fn only_known_encodings_are_taken() {
-        let coding = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
-            }
-            Decoder::for_headers(&mut headers).map(|decoder| decoder.is_some())
-        };
-        assert!(matches!(coding(&[]), Ok(false)));
-        assert!(matches!(coding(&["identity"]), Ok(false)));
-        assert!(matches!(coding(&["GZIP"]), Ok(true)));
-        assert!(matches!(coding(&["identity, br"]), Ok(true)));
-        assert!(coding(&["compress"]).is_err());
-        assert!(coding(&["gzip, gzip"]).is_err());
-        assert!(coding(&["gzip", "br"]).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn any_split_decodes_to_the_same(
-            name in prop::sample::select(NAMES.as_slice()),
-            body in prop::collection::vec(any::<u8>(), 0..2_000),
-            size in 1_usize..200,
-        ) {
-            let encoded = encode(name, &[&body]).concat();
-            let mut decoder = decoder_of(name);
-            let mut decoded = Vec::new();
-            for piece in encoded.chunks(size) {
-                decoded.extend_from_slice(&decoder.push(piece).unwrap());
-            }
-            decoder.finish().unwrap();
-            prop_assert_eq!(decoded, body);
-        }
-
-        #[test]
-        fn arbitrary_bytes_never_panic(
-            name in prop::sample::select(NAMES.as_slice()),
-            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..4),
-        ) {
-            let mut decoder = decoder_of(name);
-            for piece in pieces {
-                if decoder.push(&piece).is_err() {
-                    return Ok(());
-                }
-            }
-            let _ = decoder.finish();
-        }
-
-        #[test]
-        fn a_damaged_byte_never_panics(
-            name in prop::sample::select(NAMES.as_slice()),
-            body in prop::collection::vec(any::<u8>(), 1..500),
-            at in any::<prop::sample::Index>(),
-            byte in any::<u8>(),
-        ) {
-            let mut encoded = encode(name, &[&body]).concat();
-            let at = at.index(encoded.len());
-            encoded[at] = byte;
-            let mut decoder = decoder_of(name);
-            let _ = decoder.push(&encoded).and_then(|_| decoder.finish());
-        }
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ mod tls;
 
 pub use body::Body;
 pub use client::Client;
+pub use decode::Decoder;
 pub use error::NetError;
 pub use guard::{Forbidden, Guard, GuardConfig};
 pub use message::{Request, Response};

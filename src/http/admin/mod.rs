@@ -109,7 +109,6 @@ pub fn routes(desk: Desk) -> impl HttpServiceFactory {
         .into_scope(PREFIX)
         .app_data(desk)
         .app_data(BodyLimit(BODY_LIMIT))
-        .app_data(web::PayloadConfig::new(BODY_LIMIT))
         .default_service(web::to(async || Err::<HttpResponse, _>(Problem::unknown_path())))
         .wrap(from_fn(attended))
 }
