@@ -143,13 +143,9 @@ fn in_answer(rest: &Rest, status: u16) -> NotOpened {
     let clean =
         |text: &Option<String>| text.as_ref().map(|text| rest.redactor.redact_text(text).into_owned());
     let message = rest.redactor.redact_text(&error.message).into_owned();
-    let (code, kind) = (clean(&error.code), clean(&error.kind));
-    let body = encode_error(
-        &message,
-        kind.as_deref().unwrap_or("upstream_error"),
-        error.param.as_deref(),
-        code.as_deref(),
-    );
+    let (code, kind, param) = (clean(&error.code), clean(&error.kind), clean(&error.param));
+    let kind_or_ours = kind.as_deref().unwrap_or("upstream_error");
+    let body = encode_error(&message, kind_or_ours, param.as_deref(), code.as_deref());
     NotOpened::refused(UpstreamError {
         status: code.as_deref().and_then(|code| code.parse().ok()).unwrap_or(BAD_GATEWAY),
         code,
