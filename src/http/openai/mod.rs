@@ -3,7 +3,7 @@
 pub mod chat;
 pub mod models;
 
-use actix_web::{HttpRequest, web};
+use actix_web::{HttpRequest, Resource, Route, web};
 
 /// Through which door a request came; it decides the status of an unknown model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +21,16 @@ impl Door {
     }
 }
 
+/// A path with one method; the others are told so in the surface's shape.
+fn only(path: &str, route: Route) -> Resource {
+    web::resource(path).route(route).default_service(web::to(super::wrong_method))
+}
+
 /// The surface below `prefix`.
 pub fn routes(prefix: &str, door: Door) -> actix_web::Scope {
     web::scope(prefix)
         .app_data(door)
-        .service(web::resource("/chat/completions").route(web::post().to(chat::create)))
-        .service(web::resource("/models").route(web::get().to(models::list)))
-        .service(web::resource("/models/{model:.+}").route(web::get().to(models::retrieve)))
+        .service(only("/chat/completions", web::post().to(chat::create)))
+        .service(only("/models", web::get().to(models::list)))
+        .service(only("/models/{model:.+}", web::get().to(models::retrieve)))
 }
