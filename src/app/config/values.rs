@@ -188,7 +188,10 @@ impl FromSetting for ConnectionUrl {
 
     fn mask(text: &str) -> String {
         let shown = |part: &str| {
-            let Ok(mut url) = Url::parse(part.trim()) else { return "(not a URL, not shown)".to_owned() };
+            // Without a host it may be the part of a password behind a comma.
+            let Some(mut url) = Url::parse(part.trim()).ok().filter(Url::has_host) else {
+                return "(not a URL, not shown)".to_owned();
+            };
             // Both fail only for URLs without a host, which hold no password either.
             let _ = url.password().is_some().then(|| url.set_password(Some("***")));
             if url.query().is_some() {

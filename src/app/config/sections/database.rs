@@ -26,6 +26,11 @@ section! {
             "url",
             "expected a postgres:// URL; for SQLite leave it out and set data.dir",
         );
+        check.that(
+            database.url.as_ref().is_none_or(has_known_parameters),
+            "url",
+            "has a parameter that connections to Postgres do not know",
+        );
         check.that(database.pool >= 2, "pool", "expected at least 2");
         check.that(database.timeout >= Duration::from_millis(100), "timeout", "expected at least 100ms");
         check.that(
@@ -34,4 +39,32 @@ section! {
             "expected at least 100ms",
         );
     }
+}
+
+/// The parameters of a Postgres URL that sqlx knows. Others it would print, with their value: a misspelt
+/// `password` would stand in the log.
+const PARAMETERS: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+fn has_known_parameters(url: &ConnectionUrl) -> bool {
+    let Ok(url) = url::Url::parse(url.secret.expose()) else { return false };
+    url.query_pairs().all(|(name, _)| PARAMETERS.contains(&&*name) || name.starts_with("options["))
 }
