@@ -15,6 +15,7 @@
 mod admin;
 mod admission;
 mod apply;
+mod attack;
 mod billing;
 mod crash;
 mod demo;

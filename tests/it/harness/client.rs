@@ -204,6 +204,11 @@ impl RawClient {
         Self { stream }
     }
 
+    /// Speaks over a connection that stands.
+    pub fn over(stream: TcpStream) -> Self {
+        Self { stream }
+    }
+
     /// Connects and sends a whole chat request.
     pub async fn chat(address: SocketAddr, token: &str, body: &Value) -> Self {
         let mut client = Self::connect(address).await;
@@ -214,6 +219,14 @@ impl RawClient {
     /// Sends these bytes in one write.
     pub async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.expect("send");
+    }
+
+    /// As [`RawClient::send`], when the server may have left.
+    ///
+    /// # Errors
+    /// When it has.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes).await
     }
 
     /// Reads until `needle` has come and returns all that came.
@@ -238,6 +251,13 @@ impl RawClient {
         let mut seen = Vec::new();
         self.stream.read_to_end(&mut seen).await?;
         Ok(seen)
+    }
+
+    /// Reads to the end of the connection, be it a reset.
+    pub async fn read_what_comes(&mut self) -> Vec<u8> {
+        let mut seen = Vec::new();
+        let _ = self.stream.read_to_end(&mut seen).await;
+        seen
     }
 
     /// Says that it will send no more, and goes on listening.

@@ -128,14 +128,14 @@ fn in_success(key: &str) -> Vec<Script> {
                 format!("event: error\ndata: {error}\n\n"),
                 format!("event: error\ndata: {said}\n\n"),
                 format!("data: [{error}]\n\n"),
-                format!("data: {said}\n\n"),
+                format!("data: error {said}\n\n"),
             ];
             for event in events {
                 scripts.push(Script::status(200).sse().body(event.clone()).end());
                 scripts.push(Script::status(200).sse().body(hello()).body(event).end());
             }
         }
-        for body in [said.clone(), format!("<html>{said}</html>"), format!("{{\"a\":\"{said}")] {
+        for body in [format!("error {said}"), format!("<html>{said}</html>"), format!("{{\"a\":\"{said}")] {
             scripts.push(Script::status(200).header("content-type", "text/html").whole(body));
         }
     }

@@ -1,0 +1,111 @@
+//! Clients that come and leave at any instant leave nothing behind.
+
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tollway::domain::limits::Limits;
+
+use crate::harness::{
+    client::{RawClient, chat_request},
+    eventually, rounds,
+    scene::MODEL,
+    server::{Server, Setup},
+    upstream::{Script, Upstream, Usage, chat_chunk, chat_json},
+};
+
+/// Clients at once.
+const CROWD: usize = 500;
+
+fn open_files(server: &Server) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs").count()
+}
+
+/// Small numbers in no order; the run is the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+/// Comes, says some of a request, takes some of the answer, and leaves one way or the other.
+async fn visit(server: &Server, token: &str, dice: &mut Dice) {
+    let Ok(stream) = tokio::net::TcpStream::connect(server.address()).await else { return };
+    let mut client = RawClient::over(stream);
+    let request = chat_request(token, &json!({"model": MODEL, "stream": dice.roll(2) == 0, "messages": []}));
+    let said = if dice.roll(4) == 0 { dice.roll(request.len() as u64) as usize } else { request.len() };
+    let patience = Duration::from_millis(dice.roll(600));
+    if client.try_send(&request.as_bytes()[..said]).await.is_ok() {
+        let _ = tokio::time::timeout(patience, client.read_to_end()).await;
+    }
+    if dice.roll(2) == 0 { client.close() } else { client.reset() }
+}
+
+#[tokio::test]
+async fn a_crowd_that_comes_and_goes_leaves_nothing_behind() {
+    let upstream = Upstream::start();
+    upstream.otherwise(|request| {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let pause = Duration::from_millis(20);
+        if asked["stream"] == json!(true) {
+            let chunk = || chat_chunk(&json!({"content": "word "}), &Value::Null);
+            let end = chat_chunk(&json!({}), &json!("stop")) + "data: [DONE]\n\n";
+            let stream = Script::status(200).sse().sleep(pause).body(chunk()).sleep(pause).body(chunk());
+            stream.sleep(pause).body(end).end()
+        } else {
+            chat_json("Hello", Usage::new(9, 3))
+        }
+    });
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let single = scene
+        .tenant("single", |tenant| tenant.limits = Limits { concurrency: Some(1), ..Limits::default() })
+        .await;
+    let server = Arc::new(setup.boot().await);
+    server.caller(&house.b.token).chat(&json!({"model": MODEL, "messages": []})).await.expect_status(200);
+    let files = open_files(&server);
+
+    let until = Instant::now() + Duration::from_secs(rounds(4, 20) as u64);
+    let crowd = (0..CROWD as u64).map(|seed| {
+        let (server, token) =
+            (Arc::clone(&server), if seed % 5 == 0 { &single.token } else { &house.a.token }.clone());
+        tokio::spawn(async move {
+            let mut dice = Dice(seed);
+            while Instant::now() < until {
+                visit(&server, &token, &mut dice).await;
+            }
+        })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    let calm = server.caller(&house.b.token);
+    while Instant::now() < until {
+        calm.chat(&json!({"model": MODEL, "messages": []})).await.expect_status(200);
+    }
+    for one in crowd {
+        one.await.expect("no visitor panics");
+    }
+
+    let quiet = async || {
+        let metrics = server.anonymous().get("/metrics").await.text();
+        let ready = server.anonymous().get("/readyz").await.json();
+        metrics.contains("tollway_requests_in_flight 0")
+            && ready["parts"]["journal"]["undrained_records"] == 0
+    };
+    eventually("all is settled", Duration::from_secs(20), quiet).await;
+    eventually("files are closed", Duration::from_secs(20), async || open_files(&server) <= files + 20).await;
+    for token in [&single.token, &house.a.token] {
+        for _ in 0..3 {
+            let body = json!({"model": MODEL, "messages": []});
+            server.caller(token).chat(&body).await.expect_status(200);
+        }
+    }
+    assert!(server.setup().run(&["reconcile"]).contains("the books agree"));
+    assert!(upstream.request_count() > 50, "{}", upstream.request_count());
+}
