@@ -15,8 +15,6 @@
 //! Floor 1 builds for wasm32; everything above it is server-side.
 // The state of a handler nests every await down to the database driver.
 #![recursion_limit = "256"]
-// Optimised builds lay out the nested futures of generic handlers over generic queries.
-#![recursion_limit = "256"]
 
 pub mod domain;
 pub mod wire;

@@ -168,10 +168,15 @@ pub fn classify(symptom: Symptom<'_>) -> FailureClass {
         return class;
     }
     let message = message.to_ascii_lowercase();
-    if let Some(&(_, class)) = TEXTS.iter().find(|(text, _)| message.contains(text)) {
-        return class;
-    }
-    by_status(status)
+    // Many upstreams quote the request in what they say about it: a tenant could write «rate limit»
+    // into a parameter and have everybody's keys cooled. Where the status blames the request, only a
+    // text that begins so is the upstream's own.
+    let says = |text: &str| match status {
+        400 | 413 | 422 => message.starts_with(text),
+        _ => message.contains(text),
+    };
+    let by_text = TEXTS.iter().find(|(text, _)| says(text)).map(|&(_, class)| class);
+    by_text.unwrap_or_else(|| by_status(status))
 }
 
 /// The class that a status alone speaks for.
@@ -200,6 +205,14 @@ mod tests {
         assert_eq!(answer(429, Some("insufficient_quota"), "rate limit"), FailureClass::QuotaOut);
         assert_eq!(answer(400, None, "Rate limit reached"), FailureClass::RateLimited);
         assert_eq!(answer(429, None, ""), FailureClass::RateLimited);
+    }
+
+    #[test]
+    fn a_request_quoted_in_an_error_blames_no_key() {
+        let quoted = "Invalid value for 'user': 'rate limit, quota exceeded, api key not valid'";
+        assert_eq!(answer(400, None, quoted), FailureClass::ClientFault);
+        assert_eq!(answer(400, None, "API key not valid. Pass another."), FailureClass::RefusedCredential);
+        assert_eq!(answer(500, None, "upstream: rate limit"), FailureClass::RateLimited);
     }
 
     #[test]
