@@ -1,24 +1,23 @@
 # Built in one stage, run in another: the image holds the binary, certificates and nothing to build with.
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 COPY Cargo.toml Cargo.lock ./
-# Dependencies first: a change of our own code does not build them again.
-RUN mkdir -p src benches && echo 'fn main() {}' > src/main.rs && touch src/lib.rs \
-    && sed -i '/^\[\[bench\]\]/,/^$/d' Cargo.toml \
-    && cargo build --release --locked && rm -rf src
-COPY Cargo.toml Cargo.lock ./
-COPY src ./src
-COPY migrations ./migrations
 COPY benches ./benches
-RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin tollway
+COPY migrations ./migrations
+COPY src ./src
+# What was compiled and downloaded before is kept outside the layers: a change of our own code builds nothing else.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin tollway && cp target/release/tollway /usr/local/bin/
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --home-dir /var/lib/tollway --create-home tollway
-COPY --from=build /src/target/release/tollway /usr/local/bin/tollway
-USER tollway
+    && groupadd --gid 10001 tollway \
+    && useradd --uid 10001 --gid 10001 --no-log-init --home-dir /var/lib/tollway --create-home tollway
+COPY --from=build /usr/local/bin/tollway /usr/local/bin/
+# By number: Kubernetes cannot tell that a name is not root.
+USER 10001:10001
 WORKDIR /var/lib/tollway
 # Data and journal; give every replica a volume of its own.
 VOLUME /var/lib/tollway
