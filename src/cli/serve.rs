@@ -119,8 +119,8 @@ fn greet(running: &Running) {
     if let Some(token) = &running.set_up_token {
         println!(
             "There is no operator yet. Within a day, trade this one-time set-up token for an operator's access \
-             token:\n  curl -X POST {url}/admin/v1/setup -H 'authorization: Bearer {}'\nThen add a provider, a \
-             key, a model, a route and a tenant: docs/first-provider.md",
+             token:\n  curl {url}/admin/v1/setup --json '{{\"setup_token\": \"{}\"}}'\nThen add a provider, a key, a \
+             model, a route and a tenant: docs/first-provider.md",
             token.expose()
         );
     }
