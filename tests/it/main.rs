@@ -19,6 +19,7 @@ mod attack;
 mod billing;
 mod crash;
 mod demo;
+mod docs;
 mod floors;
 mod harness;
 mod http;
