@@ -1,5 +1,6 @@
 //! Billing from outside: the journal's files, the recorder, the books.
 
+mod funds;
 mod journal;
 mod recorder;
 mod space;
