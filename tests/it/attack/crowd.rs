@@ -39,7 +39,11 @@ async fn visit(server: &Server, token: &str, dice: &mut Dice) {
     let Ok(stream) = tokio::net::TcpStream::connect(server.address()).await else { return };
     let mut client = RawClient::over(stream);
     let request = chat_request(token, &json!({"model": MODEL, "stream": dice.roll(2) == 0, "messages": []}));
-    let said = if dice.roll(4) == 0 { dice.roll(request.len() as u64) as usize } else { request.len() };
+    let said = if dice.roll(4) == 0 {
+        usize::try_from(dice.roll(request.len() as u64)).expect("small")
+    } else {
+        request.len()
+    };
     let patience = Duration::from_millis(dice.roll(600));
     if client.try_send(&request.as_bytes()[..said]).await.is_ok() {
         let _ = tokio::time::timeout(patience, client.read_to_end()).await;

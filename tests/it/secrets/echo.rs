@@ -23,8 +23,8 @@ pub fn echoes(key: &str) -> Vec<Script> {
 
 /// The key as texts may have it.
 fn forms(key: &str) -> Vec<String> {
-    let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let units: String = key.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+    let hex = key.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    let units = key.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect::<Vec<_>>().concat();
     vec![
         key.to_owned(),
         format!("{}…", &key[..20]),
@@ -53,7 +53,7 @@ fn error(words: &str, said: &str, code: &str) -> Value {
 
 /// Bodies of other shapes, with a status that goes to the client and one that does not.
 fn bodies(key: &str) -> Vec<Script> {
-    let units: String = key.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    let units = key.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat();
     let half: String =
         key.chars().enumerate().map(|(n, c)| if n % 2 == 0 { escaped(c) } else { plain(c) }).collect();
     let json_type = "application/json";

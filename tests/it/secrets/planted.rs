@@ -35,7 +35,7 @@ impl Search {
         let json = serde_json::to_string(secret).expect("a string");
         self.plant_form(name, "JSON", json.trim_matches('"').as_bytes());
         self.plant_form(name, "JSON", json.trim_matches('"').replace('/', "\\/").as_bytes());
-        let units: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let units = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat();
         self.plant_form(name, "JSON", units.as_bytes());
         self.plant_form(name, "form", form(secret).as_bytes());
         self.plant_form(name, "percent", form(secret).replace('+', "%20").as_bytes());
@@ -45,7 +45,7 @@ impl Search {
     pub fn plant_bytes(&mut self, name: &'static str, secret: &[u8]) {
         assert!(secret.len() >= 16, "{name} is too short to be looked for by parts");
         self.plant_form(name, "plain", secret);
-        let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = secret.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         self.plant_form(name, "hex", hex.as_bytes());
         for lead in 0..3 {
             let shifted = [&b"\0\0"[..lead], secret].concat();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_form_and_any_part_of_twelve_is_found() {
-        let hex: String = SECRET.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let hex = SECRET.bytes().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().concat();
         for text in [
             SECRET.to_owned(),
             SECRET[3..15].to_owned(),
