@@ -1,6 +1,6 @@
 //! What reading and filtering cost: heads of three sizes, a burst of chunks, a body.
 
-use std::hint::black_box;
+use std::{fmt::Write as _, hint::black_box};
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -22,7 +22,8 @@ fn request(bytes: usize) -> String {
     let mut messages = String::new();
     while messages.len() + 600 < bytes {
         let text = sentence.repeat(8);
-        messages.push_str(&format!(r#"{{"role":"user","content":"{text}"}},"#));
+        // Writing to a String cannot fail.
+        let _ = write!(messages, r#"{{"role":"user","content":"{text}"}},"#);
     }
     format!(
         r#"{{"model":"gpt-5","stream":true,"temperature":0.7,"messages":[{messages}{{"role":"user","content":"Go on."}}],"tools":[{{"type":"function","function":{{"name":"f","parameters":{{"type":"object","properties":{{"a":{{"type":"string"}}}}}}}}}}],"stream_options":{{"include_usage":true}},"max_completion_tokens":500}}"#

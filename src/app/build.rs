@@ -113,8 +113,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         Presence::announce(store.clone(), journal.clone(), clock.clone(), !settings.redis.url.is_empty())
             .await?;
     let admission = parts::admission(settings, journal.replica(), clock.clone(), &metrics)?;
-    admission.remember(recovered.recent.iter().map(past).collect());
-    release_holds(&admission, &recovered);
+    carry_over(&admission, &recovered);
     let identity = Identity::try_new(
         parts::identity(settings),
         store.clone(),
@@ -174,7 +173,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         config: parts::relay(settings),
         surfaces: parts::surfaces(settings),
     };
-    let (handle, server) = serve::serve(listener, parts::serve(settings), ops, move || worker.surfaces())?;
+    let (handle, server) = serve::serve(listener, &parts::serve(settings), ops, move || worker.surfaces())?;
     drop(run_once(server));
     Ok(Running {
         address,
@@ -255,8 +254,10 @@ fn past(attempt: &RecentAttempt) -> Past {
     }
 }
 
-/// Gives back what requests of the last process held: nobody else will.
-fn release_holds(admission: &Admission, recovered: &Recovered) {
+/// Goes on counting where the last process ended, and gives back what its requests held: nobody
+/// else will.
+fn carry_over(admission: &Admission, recovered: &Recovered) {
+    admission.remember(recovered.recent.iter().map(past).collect());
     for hold in &recovered.holds {
         admission.settle_pass(SettlePass {
             request: hold.request,

@@ -5,7 +5,7 @@
 //! the store to a question that was asked after the recorder had stored it. So no charge of this
 //! process is ever missing from the sum; for a moment it may be in it twice.
 //!
-//! What others do shows with the next answer, within about [`REFRESH_EVERY`]: a top-up, and the
+//! What others do shows with the next answer, within about `REFRESH_EVERY`: a top-up, and the
 //! charges of other replicas once their recorders have stored them. Together with the holds of
 //! requests in flight, which all replicas share, a tenant can be overdrawn by no more than what the
 //! other replicas settle for it in that span. While the store is away the last balance counts, and

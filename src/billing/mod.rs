@@ -12,7 +12,7 @@
 //! | [`reconcile`] | proves that events, ledger and balances agree |
 //!
 //! Uses `domain`, `store` and `telemetry`. To add a kind of journal record: a variant of
-//! [`journal::Record`] with its number, an arm in [`journal::Replay`], and a line in the tests of
+//! [`journal::Record`] with its number, an arm in `journal::Replay`, and a line in the tests of
 //! both.
 
 pub mod adopt;

@@ -3,7 +3,7 @@
 //! The recorder reads the journal's files with the code that start-up reads them with, so what it
 //! stores is what a crash would have left. The store knows an event by its id: a batch may come
 //! twice. While the store is away the journal grows; nothing is dropped, nobody waits. An event
-//! that the store refuses for what it says is set aside in a file (see [`rejected`](super::rejected)),
+//! that the store refuses for what it says is set aside in a file (see `rejected`),
 //! so that one does not hold up the rest.
 
 use std::{

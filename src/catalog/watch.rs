@@ -80,7 +80,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Follows the store until `shutdown`: a notification or [`POLL`], whichever comes first. An
+    /// Follows the store until `shutdown`: a notification or `POLL`, whichever comes first. An
     /// absent store is retried for ever; the snapshot in force goes on serving.
     pub async fn watch(&self, shutdown: CancellationToken) {
         let mut changes = self.listen().await;

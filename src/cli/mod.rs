@@ -1,7 +1,7 @@
 //! The command line (floor 6): one file a command.
 //!
 //! A command parses its flags, calls what it needs and prints for people; it holds no logic of its
-//! own. To add one: a file with a clap `Args` struct and `run`, and its line in [`Command`].
+//! own. To add one: a file with a clap `Args` struct and `run`, and its line in `Command`.
 //!
 //! Exit codes: 0 done; 1 it failed, and standard error says what happened and what to do; 2 the
 //! command line or the settings are wrong; 3 a check found something (`migrate --check`,

@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// The client seen from `peer`, where 10.0.0.0/8 and 2001:db8:1::/48 are trusted.
+    /// The client seen from `peer`, where `10.0.0.0/8` and `2001:db8:1::/48` are trusted.
     fn seen(peer: &str, headers: &[(&str, &str)]) -> String {
         let proxies = ["10.0.0.0/8", "2001:db8:1::/48"].map(|network| network.parse().unwrap());
         let peer: IpAddr = peer.parse().unwrap();

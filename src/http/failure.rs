@@ -1,6 +1,6 @@
 //! The one place that chooses the status of our own answers, and words them for the client.
 //!
-//! A refusal becomes a [`Face`]: status, kind, stable code, the field it is about, and a text that
+//! A refusal becomes a `Face`: status, kind, stable code, the field it is about, and a text that
 //! says what to do next. The dialect's encoder makes bytes of it. Causes stay in the log.
 
 use std::time::Duration;

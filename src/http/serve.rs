@@ -77,7 +77,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// When the listener cannot be used.
 pub fn serve<F>(
     listener: TcpListener,
-    config: ServeConfig,
+    config: &ServeConfig,
     ops: Arc<Ops>,
     surfaces: F,
 ) -> io::Result<(ServeHandle, Server)>

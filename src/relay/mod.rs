@@ -1,8 +1,8 @@
 //! The request path (floor 5), told top to bottom; the steps are those of DESIGN §4.
 //!
 //! [`Relay::chat`] is the table of contents. Each step takes what the one before produced: the
-//! caller's [`Principal`] and the body's head make a [`plan`], admission lets a [`flight`] in,
-//! [`attempt`] tries keys and routes until one opens, and [`flow`] passes the answer on, metering,
+//! caller's [`Principal`] and the body's head make a `plan`, admission lets a `flight` in,
+//! `attempt` tries keys and routes until one opens, and `flow` passes the answer on, metering,
 //! until the flight is settled. A flight settles itself when it is dropped, so a client that leaves
 //! at any await gives everything back.
 

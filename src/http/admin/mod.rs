@@ -1,11 +1,11 @@
 //! The admin surface, `/admin/v1`: the platform's own people set up what the relay serves.
 //!
 //! [`routes`] is the whole surface. Each file is one resource: what can be written, what is shown, and
-//! how the one becomes the other. [`resource`] holds the five operations that seven of them share;
-//! what a resource does besides stands in its own file. [`surface`] takes each operation with its
+//! how the one becomes the other. `resource` holds the five operations that seven of them share;
+//! what a resource does besides stands in its own file. `surface` takes each operation with its
 //! description, so that the router and the OpenAPI document cannot say different things.
 //!
-//! To add a resource: one file that implements [`resource::Resource`], and its line in [`routes`].
+//! To add a resource: one file that implements `resource::Resource`, and its line in [`routes`].
 
 mod access_tokens;
 mod etag;
