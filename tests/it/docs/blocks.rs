@@ -12,7 +12,7 @@
 //! The `text` block that follows says what was printed: it is compared, ids and the like aside. The
 //! pages' model server is a scripted one that answers with the pages' token counts.
 
-use std::{fs, path::PathBuf, process::Output};
+use std::{fmt::Write as _, fs, path::PathBuf, process::Output};
 
 use tokio::process::Command;
 
@@ -92,7 +92,7 @@ impl World {
         let mut script = format!("set -euo pipefail\n{before}\n");
         for block in blocks {
             let wait = if block.mark == "run: booked" { BOOKED } else { "" };
-            script += &format!("{wait}\n{}\necho '{CUT}'\n", self.here(&block.code));
+            writeln!(script, "{wait}\n{}\necho '{CUT}'", self.here(&block.code)).unwrap();
         }
         let output = self.shell(&script).await;
         let said = String::from_utf8_lossy(&output.stdout);
