@@ -2,14 +2,18 @@
 
 use bytes::BytesMut;
 
-use crate::wire::openai_chat::{
-    BodyEnd, BodyFilter, ChatUsage, FilterConfig, StreamEnd, StreamFilter, UpstreamErrorText,
+use crate::{
+    relay::flight::Asked,
+    upstream::Redactor,
+    wire::openai_chat::{
+        BodyEnd, BodyFilter, ChatUsage, FilterConfig, StreamEnd, StreamFilter, UpstreamErrorText,
+    },
 };
 
 /// Rewrites and meters an answer as its bytes pass.
 pub(super) enum Filter {
-    /// Server-sent events.
-    Stream(StreamFilter),
+    /// Server-sent events, and what masks the key in those that are no plain chunks.
+    Stream(StreamFilter, Redactor),
     /// One JSON document, and how many pieces of it have come.
     Body(BodyFilter, u64),
 }
@@ -38,10 +42,11 @@ pub(super) struct Seen<'a> {
 pub(super) struct Fault;
 
 impl Filter {
-    /// For an answer to a client that asked for `stream` and calls the model `public_model`.
-    pub(super) fn new(stream: bool, public_model: &str, client_wants_usage: bool) -> Self {
-        if stream {
-            Self::Stream(StreamFilter::new(FilterConfig::new(public_model, client_wants_usage)))
+    /// For an answer in the form that was asked for, to a client that calls the model `public_model`.
+    pub(super) fn new(asked: Asked, public_model: &str, redactor: &Redactor) -> Self {
+        if asked.stream {
+            let filter = StreamFilter::new(FilterConfig::new(public_model, asked.usage));
+            Self::Stream(filter, redactor.clone())
         } else {
             Self::Body(BodyFilter::new(public_model), 0)
         }
@@ -50,7 +55,9 @@ impl Filter {
     /// Takes what came, appends what may go out.
     pub(super) fn push(&mut self, chunk: &[u8], out: &mut BytesMut) -> Result<(), Fault> {
         match self {
-            Self::Stream(filter) => filter.push(chunk, out).map_err(|_| Fault),
+            Self::Stream(filter, redactor) => masked(filter, redactor, out, |filter, out| {
+                filter.push(chunk, out).map_err(|_| Fault)
+            }),
             Self::Body(filter, pieces) => {
                 *pieces += 1;
                 filter.push(chunk, out).map_err(|_| Fault)
@@ -61,7 +68,10 @@ impl Filter {
     /// The upstream closed: whether the answer was whole. An error it reported is in [`Filter::seen`].
     pub(super) fn finish(&mut self, out: &mut BytesMut) -> Result<(), Fault> {
         let whole = match self {
-            Self::Stream(filter) => matches!(filter.finish(out), StreamEnd::Complete | StreamEnd::Failed),
+            Self::Stream(filter, redactor) => {
+                let end = masked(filter, redactor, out, StreamFilter::finish);
+                matches!(end, StreamEnd::Complete | StreamEnd::Failed)
+            }
             Self::Body(filter, _) => matches!(filter.finish(), BodyEnd::Complete | BodyEnd::Failed),
         };
         whole.then_some(()).ok_or(Fault)
@@ -70,7 +80,7 @@ impl Filter {
     /// What the bytes so far have shown.
     pub(super) fn seen(&self) -> Seen<'_> {
         match self {
-            Self::Stream(filter) => {
+            Self::Stream(filter, _) => {
                 let facts = filter.facts();
                 Seen {
                     first_content: facts.first_content,
@@ -96,4 +106,21 @@ impl Filter {
             }
         }
     }
+}
+
+/// Lets `filter` write, and masks what it wrote if anything but plain chunks was among it: in a chunk
+/// stands what the model says, in all else what the upstream says.
+fn masked<T>(
+    filter: &mut StreamFilter,
+    redactor: &Redactor,
+    out: &mut BytesMut,
+    write: impl FnOnce(&mut StreamFilter, &mut BytesMut) -> T,
+) -> T {
+    let (foreign, from) = (filter.facts().foreign_frames, out.len());
+    let result = write(filter, out);
+    if filter.facts().foreign_frames != foreign && redactor.finds_in(&out[from..]) {
+        let tail = out.split_off(from);
+        out.extend_from_slice(&redactor.redact(&tail));
+    }
+    result
 }

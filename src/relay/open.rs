@@ -86,7 +86,7 @@ pub(super) async fn read_to_content(
     deadline: Instant,
 ) -> Result<Rest, NotOpened> {
     let status = Some(reply.status);
-    let filter = Filter::new(flight.asked.stream, &flight.served.model.name, flight.asked.usage);
+    let filter = Filter::new(flight.asked, &flight.served.model.name, &reply.redactor);
     let silent = (Instant::now() + idle).min(deadline);
     let mut rest =
         Rest { held: BytesMut::new(), body: None, filter, redactor: reply.redactor, idle, deadline };

@@ -11,6 +11,8 @@ pub(super) struct Chunk<'a> {
     pub(super) model: Option<Text<'a>>,
     /// `usage`, and what to cut to take it out.
     pub(super) usage: Option<(Kind, Span)>,
+    /// `choices` is an array, with elements or without.
+    pub(super) has_choices: bool,
     /// `choices` is an array without elements.
     pub(super) has_no_choices: bool,
     /// Something worth passing on besides choices and usage.
@@ -68,7 +70,7 @@ impl<'a> Chunk<'a> {
                 Ok(())
             }
             "choices" if kind == Kind::Array => {
-                self.has_no_choices = true;
+                (self.has_choices, self.has_no_choices) = (true, true);
                 scanner
                     .array(|scanner| {
                         self.has_no_choices = false;

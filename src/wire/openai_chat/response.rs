@@ -35,6 +35,8 @@ pub enum BodyEnd {
     Truncated,
     /// The object has a top-level `error`; see [`BodyFacts::error`].
     Failed,
+    /// The document is whole and no answer: it has no `choices`.
+    NoAnswer,
 }
 
 /// What was seen so far.
@@ -71,6 +73,7 @@ struct Pass {
     next: Place,
     flow: Flow,
     held: Vec<u8>,
+    has_choices: bool,
     usage: UsageFields,
     facts: BodyFacts,
 }
@@ -129,7 +132,7 @@ impl BodyFilter {
         if self.pass.facts.error.is_some() {
             BodyEnd::Failed
         } else if self.fault.is_none() && self.feed.is_done() && !self.gate.holds() {
-            BodyEnd::Complete
+            if self.pass.has_choices { BodyEnd::Complete } else { BodyEnd::NoAnswer }
         } else {
             BodyEnd::Truncated
         }
@@ -175,6 +178,7 @@ impl Pass {
                     Some((_, false)) => self.next,
                 };
                 self.open.push((place, kind == Kind::Array));
+                self.has_choices |= place == Place::Choices && kind == Kind::Array;
                 let flow = match place {
                     Place::Model if kind == Kind::String => Flow::Dropped,
                     Place::Usage => Flow::OutAndHeld,

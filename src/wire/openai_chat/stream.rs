@@ -89,6 +89,9 @@ pub struct StreamFacts {
     pub output_text_bytes: u64,
     /// The first error the upstream reported inside the stream.
     pub error: Option<UpstreamErrorText>,
+    /// Frames passed on that are more or less than a chunk with choices: comments, further fields,
+    /// objects of the vendor's own. What an upstream says there may hold what it must not.
+    pub foreign_frames: u64,
 }
 
 impl From<EventTooLarge> for StreamFault {
@@ -241,10 +244,12 @@ impl Pass {
             return Ok(());
         }
         if data.trim_ascii().is_empty() {
+            self.facts.foreign_frames += 1;
             self.write(frame, &[], out);
             return Ok(());
         }
         let chunk = Chunk::read(data, &mut self.usage, &mut self.choices)?;
+        self.facts.foreign_frames += u64::from(!chunk.has_choices || !frame.raw.starts_with(b"data:"));
         self.note(&chunk, data);
         self.pass_on(frame, &chunk, out);
         Ok(())
