@@ -5,6 +5,7 @@
 //! | catalog | watching | follows the store's catalog |
 //! | identity | watching | reads revocations and signing keys again when access has changed |
 //! | funds | watching | reads balances of prepaid tenants |
+//! | partitions | watching | makes the coming months' partitions of usage events |
 //! | admission | settling | renews leases, gives back what ended, watches Redis |
 //! | answers | watching | forgets old answers to repeated admin requests |
 //! | recorder | recording | drains the journal into the store |
@@ -36,6 +37,9 @@ use crate::{
 
 /// How long the last drain may take; within what shutdown gives the stage.
 const LAST_DRAIN: Duration = Duration::from_secs(8);
+/// Partitions are made two months ahead, so a day early or late is nothing.
+const PARTITIONS_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const PARTITIONS_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Between two tries to read what has changed about access.
 const ACCESS_RETRY: Duration = Duration::from_millis(500);
 
@@ -83,6 +87,8 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
             Ok(())
         }
     });
+    let (ahead, now) = (store.clone(), clock.clone());
+    tasks.spawn(Stage::Watching, "partitions", move |stop| make_partitions(ahead.clone(), now.clone(), stop));
     let refreshed = Arc::clone(&funds);
     tasks.spawn(Stage::Watching, "funds", move |stop| {
         let funds = Arc::clone(&refreshed);
@@ -106,6 +112,28 @@ pub fn spawn_all(tasks: &Tasks, floors: Floors) {
         let presence = Arc::clone(&presence);
         async move { presence.keep(stop).await }
     });
+}
+
+/// Makes partitions ahead, at start and then daily; sooner again when it could not.
+async fn make_partitions(store: Store, clock: SharedClock, stop: CancellationToken) -> anyhow::Result<()> {
+    loop {
+        let pause = match store.ensure_partitions(clock.now()).await {
+            Ok(report) => {
+                if !report.made.is_empty() {
+                    tracing::info!(made = ?report.made, "partitions made");
+                }
+                PARTITIONS_EVERY
+            }
+            Err(error) => {
+                tracing::warn!(%error, "partitions cannot be made now; events go to the default one");
+                PARTITIONS_RETRY
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = sleep(pause) => {}
+        }
+    }
 }
 
 /// Drains the journal until `stop`, and then once more to its end.

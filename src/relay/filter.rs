@@ -55,9 +55,9 @@ impl Filter {
     /// Takes what came, appends what may go out.
     pub(super) fn push(&mut self, chunk: &[u8], out: &mut BytesMut) -> Result<(), Fault> {
         match self {
-            Self::Stream(filter, redactor) => masked(filter, redactor, out, |filter, out| {
-                filter.push(chunk, out).map_err(|_| Fault)
-            }),
+            Self::Stream(filter, redactor) => {
+                masked(filter, redactor, out, |filter, out| filter.push(chunk, out).map_err(|_| Fault))
+            }
             Self::Body(filter, pieces) => {
                 *pieces += 1;
                 filter.push(chunk, out).map_err(|_| Fault)

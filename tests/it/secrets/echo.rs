@@ -129,12 +129,16 @@ fn in_success(key: &str) -> Vec<Script> {
                 format!("event: error\ndata: {said}\n\n"),
                 format!("data: [{error}]\n\n"),
                 format!("data: error {said}\n\n"),
+                format!("data: {}\n\n", json!({"key": said})),
+                format!(": {said}\n\n"),
+                format!("id: {said}\n{}", hello()),
             ];
             for event in events {
                 scripts.push(Script::status(200).sse().body(event.clone()).end());
                 scripts.push(Script::status(200).sse().body(hello()).body(event).end());
             }
         }
+        scripts.push(Script::status(200).json(&json!({"key": said})));
         for body in [format!("error {said}"), format!("<html>{said}</html>"), format!("{{\"a\":\"{said}")] {
             scripts.push(Script::status(200).header("content-type", "text/html").whole(body));
         }
