@@ -9,11 +9,13 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, sync_channel},
     },
     thread,
     time::Duration,
 };
+
+use parking_lot::{Condvar, Mutex};
 
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -25,8 +27,11 @@ use tracing_subscriber::{
 
 use super::traces::{TRACE_TARGET, Traces};
 
-/// Lines that may wait; at 300 bytes a line about 2 MB.
-const QUEUE: usize = 8_192;
+/// Bytes that may wait: some eight thousand lines.
+const WAITING_BYTES: usize = 2 << 20;
+/// The thread lets lines gather for so long before it writes them in one go: waking it and writing for
+/// each line would cost a request more than all its counters.
+const GATHER: Duration = Duration::from_millis(5);
 /// How long the end of the process waits for lines not yet written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -45,13 +50,22 @@ pub struct LogConfig {
 #[derive(Debug)]
 pub struct LogGuard {
     dropped: Arc<AtomicU64>,
-    end: Option<SyncSender<Line>>,
+    waiting: Arc<Waiting>,
     ended: Receiver<()>,
 }
 
-enum Line {
-    Text(Vec<u8>),
-    End,
+/// Lines on their way to the thread.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Mutex<Lines>,
+    /// The first line after none, or the end.
+    come: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    is_ending: bool,
 }
 
 impl LogGuard {
@@ -70,10 +84,10 @@ impl LogGuard {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        // A reader that is stuck must not keep the process: both waits are bounded.
-        if self.end.take().is_some_and(|end| end.try_send(Line::End).is_ok()) {
-            let _ = self.ended.recv_timeout(LAST_LINES);
-        }
+        // A reader that is stuck must not keep the process.
+        self.waiting.lines.lock().is_ending = true;
+        self.waiting.come.notify_one();
+        let _ = self.ended.recv_timeout(LAST_LINES);
     }
 }
 
@@ -111,33 +125,61 @@ where
 
 /// A writer that never blocks, and the thread behind it.
 fn background(mut out: impl Write + Send + 'static) -> io::Result<(LineWriter, LogGuard)> {
-    let (lines, queue) = sync_channel::<Line>(QUEUE);
     let (ending, ended) = sync_channel(1);
     let dropped = Arc::new(AtomicU64::new(0));
+    let waiting = Arc::new(Waiting::default());
+    let queue = Arc::clone(&waiting);
     thread::Builder::new().name("log".to_owned()).stack_size(64 << 10).spawn(move || {
-        while let Ok(Line::Text(line)) = queue.recv() {
+        let mut batch = Vec::new();
+        while queue.take(&mut batch) {
             // Nowhere is left to tell that standard error cannot be written.
-            let _ = out.write_all(&line);
+            let _ = out.write_all(&batch);
+            batch.clear();
         }
         let _ = out.flush();
         let _ = ending.send(());
     })?;
-    let guard = LogGuard { dropped: Arc::clone(&dropped), end: Some(lines.clone()), ended };
-    Ok((LineWriter { lines, dropped }, guard))
+    let guard = LogGuard { dropped: Arc::clone(&dropped), waiting: Arc::clone(&waiting), ended };
+    Ok((LineWriter { waiting, dropped }, guard))
+}
+
+impl Waiting {
+    /// Waits for lines, lets more gather, and moves all into the empty `batch`. False: the end has come
+    /// and nothing is left.
+    fn take(&self, batch: &mut Vec<u8>) -> bool {
+        let mut lines = self.lines.lock();
+        while lines.bytes.is_empty() && !lines.is_ending {
+            self.come.wait(&mut lines);
+        }
+        if !lines.is_ending {
+            drop(lines);
+            thread::sleep(GATHER);
+            lines = self.lines.lock();
+        }
+        std::mem::swap(&mut lines.bytes, batch);
+        !batch.is_empty()
+    }
 }
 
 /// Hands each line to the log's thread.
 #[derive(Clone)]
 struct LineWriter {
-    lines: SyncSender<Line>,
+    waiting: Arc<Waiting>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Write for LineWriter {
     /// One call is one line: the formatter writes an event whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.lines.try_send(Line::Text(line.to_vec())).is_err() {
+        let mut lines = self.waiting.lines.lock();
+        if lines.bytes.len() + line.len() > WAITING_BYTES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let was_empty = lines.bytes.is_empty();
+            lines.bytes.extend_from_slice(line);
+            if was_empty {
+                self.waiting.come.notify_one();
+            }
         }
         Ok(line.len())
     }
@@ -157,8 +199,6 @@ impl MakeWriter<'_> for LineWriter {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::*;
     use crate::{domain::secret::Secret, telemetry::span};
 
@@ -240,10 +280,13 @@ mod tests {
         }
         let (release, held) = sync_channel(0);
         let (mut writer, guard) = background(Stuck(held)).unwrap();
-        for _ in 0..QUEUE + 10 {
-            writer.write_all(b"line\n").unwrap();
+        let line = [b'x'; 1024];
+        let room = (WAITING_BYTES / line.len()) as u64;
+        for _ in 0..3 * room {
+            writer.write_all(&line).unwrap();
         }
-        assert!((9..=10).contains(&guard.dropped()), "{}", guard.dropped());
+        // One batch may be in the stuck reader's hands and one waits.
+        assert!((room..=2 * room).contains(&guard.dropped()), "{}", guard.dropped());
         drop(release);
     }
 }
