@@ -56,7 +56,7 @@ class Stage:
                 process.wait()
 
     def start(self, name, command, how=signal.SIGTERM, **more):
-        log = open(os.path.join(self.directory, f"{name}.log"), "w")
+        log = open(os.path.join(self.directory, f"{name.replace(chr(47), chr(45))}.log"), "w")
         more.setdefault("stdout", log)
         process = subprocess.Popen(command, stderr=log, cwd=self.directory, **more)
         self.running.append((process, how))
@@ -68,7 +68,7 @@ class Stage:
         return path
 
     def log(self, name):
-        return open(os.path.join(self.directory, f"{name}.log")).read()
+        return open(os.path.join(self.directory, f"{name.replace(chr(47), chr(45))}.log")).read()
 
     def upstream(self, load):
         process = self.start("upstream", [load, "upstream"], stdout=subprocess.PIPE, text=True)
@@ -102,7 +102,7 @@ class Stage:
         return f"redis://127.0.0.1:{port}"
 
     def relay(self, name, upstream, load, tollway, *options, database=None, **more):
-        port, place = free_port(), self.place(name.replace(" ", "-"))
+        port, place = free_port(), self.place(name.replace(" ", "-").replace("/", "-"))
         os.chmod(place, 0o700)
         kinds = ",".join(sorted({kind for _, kind, _ in measure.LOADS} | {measure.HELD}))
         token = machine.run([
