@@ -1,4 +1,4 @@
-//! `tollway token issue|list|revoke`: access tokens, in the store that the settings name.
+//! `tollway token issue|list|revoke|rotate-key`: access tokens, in the store that the settings name.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -46,6 +46,12 @@ enum TokenCommand {
     Revoke {
         /// Its id, tok_…, as issue and list print it
         id: AccessTokenId,
+    },
+    /// Make a new key pair that signs JWTs from now on; those signed before stay valid for the overlap
+    RotateKey {
+        /// How long the old keys verify: as long as the longest-lived JWT they signed
+        #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration, default_value = "30d")]
+        overlap: Duration,
     },
 }
 
@@ -127,6 +133,7 @@ pub fn run(global: &Global, args: &TokenArgs) -> anyhow::Result<ExitCode> {
             TokenCommand::Issue(args) => issue(&settings, &store, args).await?,
             TokenCommand::List { tenant } => list(&store, tenant.as_deref()).await?,
             TokenCommand::Revoke { id } => revoke(&store, *id).await?,
+            TokenCommand::RotateKey { overlap } => rotate_key(&settings, &store, *overlap).await?,
         }
         store.close().await;
         Ok(ExitCode::SUCCESS)
@@ -136,13 +143,27 @@ pub fn run(global: &Global, args: &TokenArgs) -> anyhow::Result<ExitCode> {
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line answers people")]
 async fn issue(settings: &Settings, store: &Store, args: &IssueArgs) -> anyhow::Result<()> {
     let new = new_token(store, args).await?;
+    let identity = identity(settings, store).await?;
+    let (token, text) = identity.issue(new).await?;
+    eprintln!("issued {} ({}, {}); {}", token.id, token.role.as_str(), token.kind.as_str(), lapse(&token));
+    println!("{}", text.expose());
+    Ok(())
+}
+
+/// Identity beside a server, on the same store.
+async fn identity(settings: &Settings, store: &Store) -> anyhow::Result<Identity> {
     let vault = Arc::new(keys::open_existing(store, settings).await?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(OsEntropy));
     let identity = Identity::try_new(parts::identity(settings), store.clone(), vault, clock, entropy)?;
     identity.start().await.context("the signing keys cannot be read")?;
-    let (token, text) = identity.issue(new).await?;
-    eprintln!("issued {} ({}, {}); {}", token.id, token.role.as_str(), token.kind.as_str(), lapse(&token));
-    println!("{}", text.expose());
+    Ok(identity)
+}
+
+#[expect(clippy::print_stderr, reason = "the command line answers people")]
+async fn rotate_key(settings: &Settings, store: &Store, overlap: Duration) -> anyhow::Result<()> {
+    identity(settings, store).await?.rotate_signing_key(overlap).await.context("the key cannot be rotated")?;
+    let until = SystemClock.now().plus(overlap);
+    eprintln!("a new key signs from now on; JWTs signed before verify until {until}");
     Ok(())
 }
 

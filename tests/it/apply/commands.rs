@@ -44,12 +44,20 @@ async fn what_is_set_up_is_in_force_within_two_seconds(server: &mut Server) {
 
     let jwt = setup.run(&["token", "issue", "--tenant", "acme", "--kind", "jwt", "--expires", "1h"]);
     server.caller(jwt.trim()).get("/v1/models").await.expect_status(200);
+    setup.run(&["token", "rotate-key", "--overlap", "1h"]);
+    let newer = setup.run(&["token", "issue", "--tenant", "acme", "--kind", "jwt", "--expires", "1h"]);
+    for signed in [&jwt, &newer] {
+        server.caller(signed.trim()).get("/v1/models").await.expect_status(200);
+    }
+    let published = server.anonymous().get("/.well-known/jwks.json").await.expect_status(200);
+    assert_eq!(published.json()["keys"].as_array().map(Vec::len), Some(2));
     let auditor = setup.run(&["token", "issue", "--tenant", "acme", "--member", "ada"]);
     let chat = json!({"model": "m", "messages": []});
     server.caller(auditor.trim()).chat(&chat).await.expect_status(403);
 
     let list = setup.run(&["token", "list", "--tenant", "acme"]);
     assert!(!list.contains(token.trim()), "the text of a token is nowhere kept");
+    // Listed in the order of issue: the first is the one called `jwt` here.
     let id = list.lines().find(|line| line.contains("jwt")).unwrap().split_whitespace().next().unwrap();
     setup.run(&["token", "revoke", id]);
     tokio::time::timeout(std::time::Duration::from_secs(3), async {
