@@ -161,7 +161,11 @@ async fn identity(settings: &Settings, store: &Store) -> anyhow::Result<Identity
 
 #[expect(clippy::print_stderr, reason = "the command line answers people")]
 async fn rotate_key(settings: &Settings, store: &Store, overlap: Duration) -> anyhow::Result<()> {
-    identity(settings, store).await?.rotate_signing_key(overlap).await.context("the key cannot be rotated")?;
+    identity(settings, store)
+        .await?
+        .rotate_signing_key(overlap)
+        .await
+        .context("the key cannot be rotated")?;
     let until = SystemClock.now().plus(overlap);
     eprintln!("a new key signs from now on; JWTs signed before verify until {until}");
     Ok(())
