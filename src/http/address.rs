@@ -54,15 +54,16 @@ pub fn of_client(request: &HttpRequest) -> Option<IpAddr> {
 /// Only one of the two headers is read: a proxy that writes the one may pass on the other as its
 /// client sent it. `x-forwarded-for` is what nearly all write.
 fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
-    let elements = |name| {
-        let values = headers.get_all(name).map(|value| value.to_str().unwrap_or_default());
-        values.flat_map(|value| value.split(',')).collect::<Vec<_>>()
+    // Bytes that are no text spoil the element they stand in and no other.
+    let values = |name| headers.get_all(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let each = |name, read: fn(&str) -> Option<IpAddr>| -> Vec<_> {
+        values(name).flat_map(|value| value.split(',').map(read).collect::<Vec<_>>()).collect()
     };
-    let forwarded_for = elements("x-forwarded-for");
+    let forwarded_for = each("x-forwarded-for", address);
     if forwarded_for.is_empty() {
-        return elements("forwarded").into_iter().map(|element| address(for_node(element)?)).collect();
+        return each("forwarded", |element| address(for_node(element)?));
     }
-    forwarded_for.into_iter().map(address).collect()
+    forwarded_for
 }
 
 /// What `for=` says in an element of `Forwarded` (RFC 7239).

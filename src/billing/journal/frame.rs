@@ -168,7 +168,8 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// Reads `bytes`. `more_follows`: the piece ends in the middle of what is known to be written,
-    /// so a frame cut off at its end is no damage.
+    /// so a frame cut off at its end is no damage. Such a piece is longer than [`MAX_FRAME_BYTES`]:
+    /// in a shorter one damage at its start could not be told from a frame that is cut.
     #[must_use]
     pub const fn new(bytes: &'a [u8], more_follows: bool) -> Self {
         Self { bytes, position: 0, more_follows }
@@ -303,7 +304,7 @@ mod tests {
                 bytes[from..to].fill(0);
             }
             let (at_once, ..) = read(&bytes);
-            let piece = MAX_FRAME_BYTES + piece;
+            let piece = MAX_FRAME_BYTES + 1 + piece;
             let (mut in_pieces, mut position) = (Vec::new(), 0);
             loop {
                 let to = (position + piece).min(bytes.len());
