@@ -101,8 +101,11 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
 
     files::make_data_dir(&settings.data.dir)?;
     let data_lock = is_alone.then(|| files::lock_data_dir(&settings.data.dir)).transpose()?;
-    let found = files::master_key(&settings.vault, &settings.data.dir, is_alone, &*entropy)?;
     let store = connect(settings).await?;
+    // A key made now could not open what the lost one sealed, and would look like the right one.
+    let may_make = is_alone && store.list_vault_keys().await?.is_empty();
+    let found = files::master_key(&settings.vault, &settings.data.dir, may_make, &*entropy)
+        .with_context(|| "the master key cannot be had")?;
     let vault = Arc::new(keys::open_vault(&store, &found.key, &*clock, Arc::clone(&entropy)).await?);
 
     files::make_journal_dir(&files::journal(settings))?;

@@ -30,6 +30,11 @@ pub fn database(settings: &Settings) -> PathBuf {
     settings.data.dir.join(DATABASE)
 }
 
+/// Whether there is a SQLite database in `dir`.
+fn has_database(dir: &Path) -> bool {
+    dir.join(DATABASE).exists()
+}
+
 /// Where the journal is.
 #[must_use]
 pub fn journal(settings: &Settings) -> PathBuf {
@@ -117,6 +122,10 @@ pub fn master_key(
             let key = MasterKey::create_file(&path, entropy)?;
             Ok(FoundKey { key, made: Some(path) })
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_database(dir) => anyhow::bail!(
+            "{} is missing, and this database was sealed with it: restore it from its backup",
+            path.display()
+        ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => anyhow::bail!(
             "there is no master key: all replicas on one Postgres need the same. Make one with `openssl rand \
              -base64 32` and set TOLLWAY_VAULT_MASTER_KEY, or vault.master_key_file, on each"
@@ -153,6 +162,9 @@ mod tests {
         let entropy = SeededEntropy::from_seed(1);
         let refused = master_key(&NONE, dir.path(), false, &entropy).unwrap_err().to_string();
         assert!(refused.contains("TOLLWAY_VAULT_MASTER_KEY"), "{refused}");
+        std::fs::write(dir.path().join(DATABASE), "").unwrap();
+        let refused = master_key(&NONE, dir.path(), false, &entropy).unwrap_err().to_string();
+        assert!(refused.contains("restore it from its backup"), "{refused}");
         assert!(master_key(&NONE, dir.path(), true, &entropy).unwrap().made.is_some());
         assert!(master_key(&NONE, dir.path(), true, &entropy).unwrap().made.is_none());
         assert!(master_key(&NONE, dir.path(), false, &entropy).unwrap().made.is_none());

@@ -15,6 +15,7 @@ use crate::{
     },
     relay::{
         Failure, Tried,
+        failure::NO_KEY_AT_ALL,
         flight::Flight,
         open::{NotOpened, Opened, Rest, read_to_content},
     },
@@ -23,6 +24,8 @@ use crate::{
     wire::openai_chat::{Head, prepare},
 };
 
+/// Characters of an upstream's error that are logged.
+const LOGGED: usize = 200;
 /// Where a chat request goes below a provider's base URL.
 const CHAT_PATH: &str = "/chat/completions";
 
@@ -147,7 +150,12 @@ impl Attempts {
         self.comes_back_in(none.retry_after);
         let already = self.tried.last().is_some_and(|last| last.provider == candidate.provider.provider.name);
         if !already {
-            self.tried.push(Tried { provider: candidate.provider.provider.name.clone(), class: None });
+            let why = match none {
+                NoKey { cooling: 0, full: 0, retry_after: None } => NO_KEY_AT_ALL,
+                NoKey { full: 0, .. } => "its keys are cooling after failures",
+                _ => "its keys are at their limits",
+            };
+            self.tried.push(Tried { provider: candidate.provider.provider.name.clone(), class: None, why });
         }
         Verdict::Try(Next::NextCandidate)
     }
@@ -170,8 +178,7 @@ impl Attempts {
         match timeout_at(silent, self.flight.parts.upstream.send(&call)).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
-                tracing::debug!(%error, provider = provider.provider.name, "call failed");
-                Err(NotOpened::broken(error.symptom(), None))
+                Err(NotOpened { cause: Some(error.to_string()), ..NotOpened::broken(error.symptom(), None) })
             }
             Err(_) => Err(NotOpened::broken(Symptom::Timeout, None)),
         }
@@ -179,19 +186,24 @@ impl Attempts {
 
     /// Books a failed attempt, cools what its class says, and decides what comes next.
     async fn failed(&mut self, candidate: &Candidate, lease: Lease, not_opened: NotOpened) -> Verdict {
-        let NotOpened { class, status, error, retry_after } = not_opened;
+        let NotOpened { class, status, error, retry_after, cause, why } = not_opened;
         self.flight.attempt_failed(status, class);
-        self.tried.push(Tried { provider: candidate.provider.provider.name.clone(), class: Some(class) });
+        let provider = candidate.provider.provider.name.clone();
+        self.tried.push(Tried { provider, class: Some(class), why: why.unwrap_or(class.as_str()) });
+        let said = error.as_ref().map(|error| error.message.chars().take(LOGGED).collect::<String>());
         tracing::warn!(
             request.id = %self.flight.request,
             provider = candidate.provider.provider.name,
             key.id = %lease.key,
             attempt.class = class.as_str(),
             http.status = status,
+            base_url = candidate.provider.provider.base_url,
+            error = cause,
+            said,
             "attempt failed"
         );
-        cool(&mut self.flight, lease, class.cooling(), retry_after, class.as_str()).await;
-        self.comes_back_in(retry_after);
+        let cooled = cool(&mut self.flight, lease, class.cooling(), retry_after, class.as_str()).await;
+        self.comes_back_in(retry_after.or(cooled));
         match (class.next(), error) {
             (Next::Return, Some(error)) => Verdict::Stop(Failure::Rejected(Box::new(error))),
             (next, _) => Verdict::Try(next),
@@ -206,18 +218,18 @@ impl Attempts {
     }
 }
 
-/// Takes out what a failure class says; the provider's own reset wins over the back-off.
+/// Takes out what a failure class says, and for how long; the provider's own reset wins over the back-off.
 pub(super) async fn cool(
     flight: &mut Flight,
     lease: Lease,
     cooling: Cooling,
     reset: Option<Duration>,
     reason: &'static str,
-) {
+) -> Option<Duration> {
     let jitter = flight.parts.entropy.id_bytes()[0];
     let key_model = CoolScope::KeyModel(lease.key, flight.served.model.id);
     let (scope, span) = match cooling {
-        Cooling::Untouched => return,
+        Cooling::Untouched => return None,
         Cooling::KeyModelBackoff => (key_model, reset.map_or(CoolFor::Backoff { jitter }, CoolFor::Span)),
         Cooling::KeyModelFor(span) => (key_model, CoolFor::Span(span)),
         Cooling::KeyFor(minimum) => {
@@ -225,5 +237,7 @@ pub(super) async fn cool(
         }
         Cooling::KeyModelLenient => (key_model, CoolFor::Lenient { jitter }),
     };
-    flight.parts.admission.cool(&Cool { provider: lease.provider, scope, span, reason }).await;
+    let cool = Cool { provider: lease.provider, scope, span, reason };
+    let until = flight.parts.admission.cool(&cool).await?;
+    Some(until.since(flight.parts.clock.now()))
 }

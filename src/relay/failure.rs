@@ -53,6 +53,9 @@ pub enum Failure {
     JournalFull,
 }
 
+/// Why a provider without any key for the caller is passed over: waiting would not help.
+pub(super) const NO_KEY_AT_ALL: &str = "it has no key for this caller";
+
 /// One thing that was tried, without secrets or key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
@@ -60,6 +63,8 @@ pub struct Tried {
     pub provider: String,
     /// What went wrong; none: it had no usable key.
     pub class: Option<FailureClass>,
+    /// The same in words.
+    pub why: &'static str,
 }
 
 impl Failure {
@@ -89,17 +94,17 @@ impl Failure {
     /// Whether every candidate failed for rate limits alone, full pools included.
     #[must_use]
     pub fn all_rate_limited(tried: &[Tried]) -> bool {
-        !tried.is_empty()
-            && tried.iter().all(|one| matches!(one.class, None | Some(FailureClass::RateLimited)))
+        let is_limit = |one: &Tried| match one.class {
+            Some(class) => class == FailureClass::RateLimited,
+            None => one.why != NO_KEY_AT_ALL,
+        };
+        !tried.is_empty() && tried.iter().all(is_limit)
     }
 
-    /// What the tenant may read about what was tried: `openai: rate_limited, groq: no usable key`.
+    /// What the tenant may read about what was tried: `openai: rate_limited, groq: could not connect`.
     #[must_use]
     pub fn tried_in_words(tried: &[Tried]) -> String {
-        let words = tried.iter().map(|one| {
-            let what = one.class.map_or("no usable key", FailureClass::as_str);
-            format!("{}: {what}", one.provider)
-        });
+        let words = tried.iter().map(|one| format!("{}: {}", one.provider, one.why));
         words.collect::<Vec<_>>().join(", ")
     }
 }

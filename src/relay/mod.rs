@@ -98,6 +98,9 @@ impl Relay {
     }
 
     async fn serve(&self, incoming: Incoming) -> Result<Answer, Failure> {
+        if !incoming.principal.role.may_relay() {
+            return Err(Failure::MayNotRelay);
+        }
         let head = Head::read(&incoming.body).map_err(Failure::Request)?;
         let served = plan::resolve(&self.parts.catalog.current(), &incoming.principal, &head.model)?;
         let stream = head.stream;

@@ -53,18 +53,29 @@ pub(super) struct NotOpened {
     pub error: Option<UpstreamError>,
     /// When the provider says it is worth another try.
     pub retry_after: Option<Duration>,
+    /// What the network said, for the log; nothing secret is in it.
+    pub cause: Option<String>,
+    /// The same in two words, for the client.
+    pub why: Option<&'static str>,
 }
 
 impl NotOpened {
     /// A failure of the connection or of time.
     pub(super) fn broken(symptom: Symptom<'_>, status: Option<u16>) -> Self {
-        Self { class: classify(symptom), status, error: None, retry_after: None }
+        let why = match symptom {
+            Symptom::Connect => Some("could not connect"),
+            Symptom::Timeout => Some("no answer in time"),
+            Symptom::Broken => Some("the answer broke off"),
+            Symptom::Answer { .. } => None,
+        };
+        Self { class: classify(symptom), status, error: None, retry_after: None, cause: None, why }
     }
 
     /// An error answer.
     pub(super) fn refused(error: UpstreamError) -> Self {
         let class = classify(error.symptom());
-        Self { class, status: Some(error.status), retry_after: error.retry_after, error: Some(error) }
+        let (status, retry_after) = (Some(error.status), error.retry_after);
+        Self { class, status, retry_after, error: Some(error), cause: None, why: None }
     }
 }
 

@@ -215,3 +215,26 @@ async fn an_upstream_that_streams_unasked_is_broken() {
 
     assert!(!answer.text().contains("never asked for"));
 }
+
+#[tokio::test]
+async fn what_went_wrong_is_told_in_words() {
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let gone = scene.provider("gone", "http://127.0.0.1:9/v1", |_| ()).await;
+    scene.key(&gone, "only", "sk-gone-key-4711", |_| ()).await;
+    let bare = scene.provider("bare", "http://127.0.0.1:9/v1", |_| ()).await;
+    for (name, provider) in [("unreachable", &gone), ("keyless", &bare)] {
+        let model = scene.model(name, |_| ()).await;
+        scene.route(&model, provider, |_| ()).await;
+    }
+    let tenant = scene.tenant("acme", |_| ()).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&tenant.token);
+
+    for (model, words) in [("unreachable", "gone: could not connect"), ("keyless", "bare: it has no key")] {
+        let answer = caller.chat(&json!({"model": model, "messages": []})).await.expect_status(503);
+        assert!(answer.text().contains(words), "{}", answer.text());
+    }
+    let told = async || server.log().contains("127.0.0.1:9/v1") && server.log().contains("\"error\":");
+    crate::harness::eventually("the log names the address and the cause", Duration::from_secs(5), told).await;
+}
