@@ -28,7 +28,7 @@ use crate::{
     },
     catalog::Catalog,
     domain::{
-        clock::{SharedClock, SharedEntropy},
+        clock::{Entropy, SharedClock, SharedEntropy},
         secret::Secret,
     },
     http::{
@@ -102,10 +102,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     files::make_data_dir(&settings.data.dir)?;
     let data_lock = is_alone.then(|| files::lock_data_dir(&settings.data.dir)).transpose()?;
     let store = connect(settings).await?;
-    // A key made now could not open what the lost one sealed, and would look like the right one.
-    let may_make = is_alone && store.list_vault_keys().await?.is_empty();
-    let found = files::master_key(&settings.vault, &settings.data.dir, may_make, &*entropy)
-        .with_context(|| "the master key cannot be had")?;
+    let found = master_key(settings, &store, is_alone, &*entropy).await?;
     let vault = Arc::new(keys::open_vault(&store, &found.key, &*clock, Arc::clone(&entropy)).await?);
 
     files::make_journal_dir(&files::journal(settings))?;
@@ -196,6 +193,18 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
 pub fn install_crypto() {
     // Refused when there is one already, which is what is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// The master key, made where there is none. Beside a database that was sealed none is made: it could
+/// not open what the lost one sealed, and would look like the right one.
+async fn master_key(
+    settings: &Settings,
+    store: &Store,
+    is_alone: bool,
+    entropy: &dyn Entropy,
+) -> anyhow::Result<files::FoundKey> {
+    let may_make = is_alone && store.list_vault_keys().await?.is_empty();
+    files::master_key(&settings.vault, &settings.data.dir, may_make, entropy)
 }
 
 /// Connects to the database and brings its schema up to date, or refuses to serve on it.
