@@ -25,6 +25,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SURELY_LEFT: Duration = Duration::from_secs(62);
 /// Steps back stay below this; a backend waits them out.
 const BACK: Duration = Duration::from_millis(800);
+/// Redis keeps deadlines in whole milliseconds: what lapses there does so up to two of them later.
+const SURELY_LAPSED: Duration = LEASE_FOR.saturating_add(Duration::from_millis(2));
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -68,7 +70,10 @@ struct Counted {
     /// The latest instant at which the backend may have counted it.
     latest_at: Timestamp,
     earliest_at: Timestamp,
+    /// The least that the backend may count.
     tokens: u64,
+    /// The most.
+    most: u64,
     /// None once settled.
     live: Option<()>,
 }
@@ -81,9 +86,9 @@ impl Naive {
     fn surely_has_room(&self, now: Timestamp, limits: Limits, tokens: u64) -> bool {
         let in_window = |c: &&Counted| now.since(c.latest_at) < SURELY_LEFT + Duration::from_secs(1);
         let requests = self.0.iter().filter(in_window).count();
-        let used: u64 = self.0.iter().filter(in_window).map(|c| c.tokens).sum();
+        let used: u64 = self.0.iter().filter(in_window).map(|c| c.most).sum();
         let in_flight =
-            self.0.iter().filter(|c| c.live.is_some() && now.since(c.latest_at) < LEASE_FOR).count();
+            self.0.iter().filter(|c| c.live.is_some() && now.since(c.latest_at) < SURELY_LAPSED).count();
         limits.rpm.is_none_or(|rpm| requests < rpm as usize)
             && limits.tpm.is_none_or(|tpm| tpm > 0 && (used == 0 || used + tokens.max(1) <= tpm))
             && limits.concurrency.is_none_or(|slots| in_flight < slots as usize)
@@ -136,7 +141,14 @@ impl Model<'_> {
     }
 
     fn counted(&self, before: Timestamp, after: Timestamp, tokens: u64) -> Counted {
-        Counted { truly_at: self.truly, latest_at: after, earliest_at: before, tokens, live: Some(()) }
+        Counted {
+            truly_at: self.truly,
+            latest_at: after,
+            earliest_at: before,
+            tokens,
+            most: tokens,
+            live: Some(()),
+        }
     }
 
     fn is_visible(key: &PoolKey, acquire: &Acquire) -> bool {
@@ -238,7 +250,7 @@ impl Model<'_> {
                 let (lease, attempt, at) = self.leases.swap_remove(which % self.leases.len());
                 self.world.settle(lease, Settle { used, ..served(&attempt) }).await;
                 let (_, after) = self.now();
-                end(&mut self.keys.get_mut(&lease.key).expect("it was counted").0[at], used, before, after);
+                end(&mut self.keys.get_mut(&lease.key).expect("it was counted").0[at], used, after);
             }
             Step::SettlePass { which, used } => {
                 if self.passes.is_empty() {
@@ -247,12 +259,7 @@ impl Model<'_> {
                 let (door, at) = self.passes.swap_remove(which % self.passes.len());
                 self.world.leave(&door, used).await;
                 let (_, after) = self.now();
-                end(
-                    &mut self.doors.get_mut(&door.tenant).expect("it was counted").0[at],
-                    used,
-                    before,
-                    after,
-                );
+                end(&mut self.doors.get_mut(&door.tenant).expect("it was counted").0[at], used, after);
             }
             Step::Cool { key, model, span_s } => {
                 let key = self.pool.keys[key].id;
@@ -296,14 +303,14 @@ impl Model<'_> {
     }
 }
 
-/// Settles what was counted. What lapsed before is not corrected, and where that is not sure the
-/// model takes the smaller number for what must fit and cannot be sure of room: it keeps the larger.
-fn end(counted: &mut Counted, used: Option<u64>, before: Timestamp, after: Timestamp) {
+/// Settles what was counted. What has lapsed is corrected only if nobody has swept it away yet, so both
+/// numbers count then: the smaller for what must fit, the larger for what surely has room.
+fn end(counted: &mut Counted, used: Option<u64>, after: Timestamp) {
     counted.live = None;
-    let surely_lapsed = before.since(counted.latest_at) >= LEASE_FOR;
     let surely_live = after.since(counted.earliest_at) < LEASE_FOR;
-    if let Some(used) = used.filter(|_| !surely_lapsed) {
-        counted.tokens = if surely_live { used } else { counted.tokens.min(used) };
+    if let Some(used) = used {
+        let or = |unsure: u64| if surely_live { used } else { unsure };
+        (counted.tokens, counted.most) = (or(counted.tokens.min(used)), or(counted.most.max(used)));
     }
 }
 
