@@ -28,7 +28,7 @@ use crate::{
     },
     catalog::Catalog,
     domain::{
-        clock::{Entropy, SharedClock, SharedEntropy},
+        clock::{Entropy, SharedClock, SharedEntropy, Timestamp},
         secret::Secret,
     },
     http::{
@@ -124,7 +124,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     identity.start().await.context("access tokens cannot be verified")?;
     let identity = Arc::new(identity);
     let catalog = Arc::new(Catalog::load(store.clone(), clock.clone()).await?);
-    let set_up_token = set_up_token(&store, &identity).await?;
+    let set_up_token = set_up_token(&store, &identity, clock.now()).await?;
 
     let draining = Arc::new(AtomicBool::new(false));
     let ops = Arc::new(ops::Ops {
@@ -282,8 +282,8 @@ fn carry_over(admission: &Admission, recovered: &Recovered) {
 }
 
 /// A fresh set-up token while there is no operator; those of earlier starts lapse by themselves.
-async fn set_up_token(store: &Store, identity: &Identity) -> anyhow::Result<Option<Secret>> {
-    if store.has_operator().await? {
+async fn set_up_token(store: &Store, identity: &Identity, now: Timestamp) -> anyhow::Result<Option<Secret>> {
+    if store.has_operator(now).await? {
         return Ok(None);
     }
     Ok(Some(identity.issue_setup_token().await?))

@@ -18,7 +18,7 @@ use crate::{
         ids::{AccessTokenId, TenantId},
         limits::Limits,
         principal::Role,
-        tenant::{AccessToken, Member},
+        tenant::{AccessToken, AccessTokenKind, Member},
     },
     identity::{Identity, NewToken, TokenForm},
     store::{AccessTokenFilter, Store, every},
@@ -241,6 +241,8 @@ async fn list(store: &Store, tenant: Option<&str>) -> anyhow::Result<()> {
 fn lapse(token: &AccessToken) -> String {
     let now = SystemClock.now();
     match (token.revoked_at, token.expires_at) {
+        // The one use of a set-up token revokes it.
+        (Some(at), _) if token.kind == AccessTokenKind::Setup => format!("used {}", minute(at)),
         (Some(at), _) => format!("revoked {}", minute(at)),
         (None, Some(at)) if at <= now => format!("lapsed {}", minute(at)),
         (None, Some(at)) => format!("lapses {}", minute(at)),
@@ -258,6 +260,7 @@ async fn revoke(store: &Store, id: AccessTokenId) -> anyhow::Result<()> {
     let revoked = tx.revoke_access_token(id, SystemClock.now()).await?;
     let token = revoked.with_context(|| format!("there is no access token {id}"))?;
     tx.commit().await?;
-    eprintln!("{id} ({}) is {}", token.name, lapse(&token));
+    let since = token.revoked_at.map(minute).unwrap_or_default();
+    eprintln!("{id} ({}) is revoked {since}", token.name);
     Ok(())
 }

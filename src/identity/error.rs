@@ -33,7 +33,13 @@ pub enum IdentityError {
     /// more than the member's own.
     #[error("the token cannot have this role")]
     WrongRole,
-    /// A set-up token that is unknown, used up or lapsed.
+    /// A set-up token that is unknown, used up or lapsed, while there is no operator.
     #[error("this set-up token is unknown, was used, or has lapsed; restart the server for a new one")]
     SetupTokenSpent,
+    /// A set-up token, good or not, while there is an operator.
+    #[error(
+        "there is an operator already, and set-up tokens are for the first one only: use an operator's access \
+         token, or make one beside the server with `tollway token issue --operator`"
+    )]
+    OperatorExists,
 }

@@ -129,18 +129,20 @@ impl Identity {
         Ok(text)
     }
 
-    /// Turns a set-up token into an operator's access token, once, however many try at a time.
+    /// Turns a set-up token into an operator's access token, once, however many try at a time, and
+    /// only while there is no operator: a token in an old log opens nothing.
     ///
     /// # Errors
-    /// [`IdentityError::SetupTokenSpent`], or the store's.
+    /// [`IdentityError::OperatorExists`], [`IdentityError::SetupTokenSpent`], or the store's.
     pub async fn redeem_setup_token(&self, text: &str) -> Result<(AccessToken, Secret), IdentityError> {
         if form_of(text) != Some(Form::Setup) {
-            return Err(IdentityError::SetupTokenSpent);
+            return Err(self.setup_refused().await);
         }
         let mut tx = self.store.begin().await?;
         let taken = tx.take_setup_token(TokenHash::of(text).as_bytes(), self.clock.now()).await?;
         if taken.is_none() {
-            return Err(IdentityError::SetupTokenSpent);
+            tx.rollback().await?;
+            return Err(self.setup_refused().await);
         }
         let operator = NewToken {
             tenant: None,
@@ -155,6 +157,15 @@ impl Identity {
         let issued = self.issue_in(&mut tx, operator).await?;
         tx.commit().await?;
         Ok(issued)
+    }
+
+    /// Why a set-up token is not taken.
+    async fn setup_refused(&self) -> IdentityError {
+        match self.store.has_operator(self.clock.now()).await {
+            Ok(true) => IdentityError::OperatorExists,
+            Ok(false) => IdentityError::SetupTokenSpent,
+            Err(error) => error.into(),
+        }
     }
 
     /// Takes back a JWT of the trusted backend by its `jti`; `expires_at` is its `exp`. Ours are

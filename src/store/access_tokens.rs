@@ -100,6 +100,24 @@ macro_rules! select {
     };
 }
 
+/// Whether somebody may operate the deployment at an instant.
+macro_rules! operator_exists {
+    ($now:literal) => {
+        concat!(
+            "exists (
+                select 1
+                from access_tokens as operators
+                where operators.role = 'operator'
+                    and operators.kind <> 'setup'
+                    and operators.revoked_at is null
+                    and (operators.expires_at is null or operators.expires_at > ",
+            $now,
+            ")
+            )"
+        )
+    };
+}
+
 impl Store {
     /// The access token of this id.
     pub async fn lookup_access_token(&self, id: AccessTokenId) -> Result<Option<AccessToken>, StoreError> {
@@ -118,16 +136,12 @@ impl Store {
         row.map(AccessToken::try_from).transpose()
     }
 
-    /// Whether somebody may operate the deployment: an operator's access token that is not revoked.
-    pub async fn has_operator(&self) -> Result<bool, StoreError> {
-        reading!(self, conn => sqlx::query_scalar(
-            "select exists (
-                select 1
-                from access_tokens
-                where role = 'operator' and kind <> 'setup' and revoked_at is null
-            )",
-        )
-        .fetch_one(conn))
+    /// Whether somebody may operate the deployment: an operator's access token that is neither
+    /// revoked nor lapsed.
+    pub async fn has_operator(&self, now: Timestamp) -> Result<bool, StoreError> {
+        reading!(self, conn => sqlx::query_scalar(concat!("select ", operator_exists!("$1")))
+            .bind(now.to_utc())
+            .fetch_one(conn))
     }
 
     /// Access tokens, revoked and lapsed ones included.
@@ -254,20 +268,25 @@ impl Tx {
                 .execute(conn))
     }
 
-    /// Consumes a set-up token: of any number of callers with the same text, on any number of
-    /// replicas, one gets it. None: there is none, it was used, or it has lapsed.
+    /// Consumes a set-up token: of any number of callers, with the same text or several, on any number
+    /// of replicas, one gets it. None: there is an operator already, or no such token, or it was used
+    /// or has lapsed.
     pub async fn take_setup_token(
         &mut self,
         text_hash: &[u8; 32],
         now: Timestamp,
     ) -> Result<Option<AccessToken>, StoreError> {
+        // Two callers with two texts would else not see each other's operator.
+        self.lock_first_start().await?;
         let row: Option<AccessTokenRow> = writing!(self, conn => sqlx::query_as(concat!(
             "update access_tokens set revoked_at = $2
             where text_hash = $1
                 and kind = 'setup'
                 and revoked_at is null
                 and (expires_at is null or expires_at > $2)
-            returning ",
+                and not ",
+            operator_exists!("$2"),
+            " returning ",
             columns!()
         ))
         .bind(&text_hash[..])

@@ -167,6 +167,11 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The idempotency key cannot be used", detail)
     }
 
+    /// The set-up token makes no operator.
+    fn setup_refused(code: &str, detail: String) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, "The set-up token is not taken", detail)
+    }
+
     /// A defect of ours or a broken part.
     pub(super) fn internal(cause: impl Into<Box<dyn Error>>) -> Self {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
@@ -221,9 +226,8 @@ impl From<IdentityError> for Problem {
             IdentityError::NoExpiry => Self::invalid_field("expires_at", &text),
             IdentityError::NoSuchMember => Self::invalid_field("member_id", &text),
             IdentityError::WrongRole => Self::invalid_field("role", &text),
-            IdentityError::SetupTokenSpent => {
-                Self::new(StatusCode::FORBIDDEN, "setup_token_spent", "The set-up token is not taken", text)
-            }
+            IdentityError::SetupTokenSpent => Self::setup_refused("setup_token_spent", text),
+            IdentityError::OperatorExists => Self::setup_refused("operator_exists", text),
             error => Self::internal(error),
         }
     }

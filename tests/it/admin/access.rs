@@ -87,12 +87,19 @@ async fn a_set_up_token_makes_one_operator(world: &World) {
     let anonymous = Caller::new(&world.url, None);
     let body = json!({"setup_token": setup.expose()});
     let redeem = || anonymous.post("/admin/v1/setup", &body);
+    let refused = redeem().await.expect_status(403).json();
+    assert_eq!(refused["code"], "operator_exists");
+    assert!(refused["detail"].as_str().unwrap().contains("tollway token issue --operator"), "{refused}");
+
+    world.retire_operator().await;
+    let lost = anonymous.post("/admin/v1/setup", &json!({"setup_token": "tw_setup_madeup"})).await;
+    assert_eq!(lost.expect_status(403).json()["code"], "setup_token_spent");
     let answers = futures_util::future::join_all((0..5).map(|_| redeem())).await;
     let mut made: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 201).collect();
     let winner = made.pop().unwrap().json();
     assert!(made.is_empty(), "of any number of callers one becomes the operator");
     for loser in answers.iter().filter(|answer| answer.status != 201) {
-        assert_eq!((loser.status.as_u16(), loser.json()["code"].as_str()), (403, Some("setup_token_spent")));
+        assert_eq!((loser.status.as_u16(), loser.json()["code"].as_str()), (403, Some("operator_exists")));
     }
     assert_eq!(winner["role"], "operator");
     let first = anonymous.with_token(winner["text"].as_str().unwrap());

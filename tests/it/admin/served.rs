@@ -25,6 +25,9 @@ async fn sets_up(server: &Server) {
     let setup: String = log[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
     let redeemed = server.anonymous().post("/admin/v1/setup", &json!({"setup_token": setup})).await;
     let operator = server.caller(redeemed.expect_status(201).json()["text"].as_str().unwrap());
+    let listed = server.setup().run(&["token", "list"]);
+    let spent = listed.lines().find(|line| line.contains(" setup ")).expect("the set-up token is listed");
+    assert!(spent.contains(" used 2"), "{spent}");
     let create = async |path: &str, body: Value| {
         operator.post(&format!("/admin/v1/{path}"), &body).await.expect_status(201).json()
     };

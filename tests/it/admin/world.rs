@@ -124,6 +124,15 @@ impl World {
         self.operator.delete(&format!("/admin/v1/{path}")).await
     }
 
+    /// Revokes the access token of the world's operator: there is none then.
+    pub async fn retire_operator(&self) {
+        let listed = self.get("access-tokens").await.json();
+        let operators = listed["data"].as_array().unwrap().iter().filter(|token| token["kind"] == "opaque");
+        for token in operators.map(id) {
+            self.delete(&format!("access-tokens/{token}")).await.expect_status(204);
+        }
+    }
+
     /// A provider, with nothing special.
     pub async fn provider(&self, name: &str) -> String {
         id(&self.create("providers", json!({"name": name, "base_url": "https://up.example.com/v1"})).await)

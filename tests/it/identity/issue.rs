@@ -14,6 +14,9 @@ in_both_worlds!(
     a_rotation_lets_old_tokens_live_through_the_overlap,
     a_token_signed_by_another_replicas_new_key_is_taken_at_once,
     a_set_up_token_makes_one_operator_however_many_redeem_it,
+    set_up_tokens_are_worth_nothing_while_there_is_an_operator,
+    several_set_up_tokens_make_one_operator,
+    a_lapsed_operator_is_none,
     a_set_up_token_lapses_after_a_day,
     an_operator_stands_beside_the_tenants,
     nobody_gets_a_token_that_is_more_than_its_holder,
@@ -84,12 +87,58 @@ async fn a_set_up_token_makes_one_operator_however_many_redeem_it(world: World) 
     for tried in futures_util::future::join_all(tries).await {
         match tried.unwrap() {
             Ok(issued) => operators.push(issued),
-            Err(refused) => assert!(matches!(refused, IdentityError::SetupTokenSpent), "{refused}"),
+            Err(refused) => assert!(matches!(refused, IdentityError::OperatorExists), "{refused}"),
         }
     }
     let [(token, operator)] = operators.as_slice() else { panic!("{} operators", operators.len()) };
     assert_eq!(token.kind, AccessTokenKind::Opaque);
     assert_eq!(world.identity.verify(operator.expose()).await.unwrap().role, Role::Operator);
+}
+
+async fn set_up_tokens_are_worth_nothing_while_there_is_an_operator(world: World) {
+    let (printed, used) = (
+        world.identity.issue_setup_token().await.unwrap(),
+        world.identity.issue_setup_token().await.unwrap(),
+    );
+    let (operator, _) = world
+        .issue_with(TokenForm::Opaque, |new| {
+            (new.tenant, new.member, new.role) = (None, None, Role::Operator);
+        })
+        .await;
+    for setup in [printed.expose(), used.expose(), "tw_setup_madeup"] {
+        let refused = world.identity.redeem_setup_token(setup).await;
+        assert!(matches!(refused, Err(IdentityError::OperatorExists)), "{refused:?}");
+    }
+    world.revoke(&operator).await;
+    assert!(world.identity.redeem_setup_token(used.expose()).await.is_ok());
+    world.clock.advance(Duration::from_secs(60));
+    let refused = world.identity.redeem_setup_token(printed.expose()).await;
+    assert!(
+        matches!(refused, Err(IdentityError::OperatorExists)),
+        "one of several printed makes one operator"
+    );
+}
+
+async fn several_set_up_tokens_make_one_operator(world: World) {
+    let mut tries = vec![];
+    for _ in 0..8 {
+        let (identity, text) = (world.replica(), world.identity.issue_setup_token().await.unwrap());
+        tries.push(tokio::spawn(async move { identity.redeem_setup_token(text.expose()).await }));
+    }
+    let redeemed = futures_util::future::join_all(tries).await;
+    assert_eq!(redeemed.iter().filter(|one| one.as_ref().unwrap().is_ok()).count(), 1);
+}
+
+async fn a_lapsed_operator_is_none(world: World) {
+    world
+        .issue_with(TokenForm::Opaque, |new| {
+            (new.tenant, new.member, new.role) = (None, None, Role::Operator);
+            new.expires_at = Some(super::world::NOW.plus(Duration::from_secs(60)));
+        })
+        .await;
+    world.clock.advance(Duration::from_secs(60));
+    let text = world.identity.issue_setup_token().await.unwrap();
+    assert!(world.identity.redeem_setup_token(text.expose()).await.is_ok());
 }
 
 async fn a_set_up_token_lapses_after_a_day(world: World) {
