@@ -27,6 +27,7 @@ use tollway::{
     },
     domain::{
         clock::{Clock, SystemClock},
+        failure::FailureClass,
         ids::{KeyId, LeaseId, ModelId, ProviderId, ReplicaId, RequestId, TenantId},
         limits::Limits,
         money::Nanos,
@@ -75,7 +76,9 @@ async fn park(admission: &Admission, acquire: &Acquire) {
     for key in acquire.pool.keys.iter().enumerate().filter(|(at, _)| at % 10 != 0).map(|(_, key)| key.id) {
         let scope = CoolScope::KeyModel(key, acquire.model);
         let span = CoolFor::Span(Duration::from_secs(1_800));
-        admission.cool(&Cool { provider: acquire.pool.provider, scope, span, reason: "bench" }).await;
+        admission
+            .cool(&Cool { provider: acquire.pool.provider, scope, span, reason: FailureClass::Broken })
+            .await;
     }
     let _ = admission.acquire(acquire).await;
 }

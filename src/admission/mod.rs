@@ -15,6 +15,7 @@ pub use backend::{Admission, Health};
 
 use crate::domain::{
     clock::Timestamp,
+    failure::FailureClass,
     ids::{AccessTokenId, KeyId, LeaseId, MemberId, ModelId, ProviderId, RequestId, TenantId},
     limits::{LimitKind, Limits},
     money::Nanos,
@@ -178,8 +179,8 @@ pub struct Cool {
     pub scope: CoolScope,
     /// For how long.
     pub span: CoolFor,
-    /// Class of the failure, for the operator's eyes.
-    pub reason: &'static str,
+    /// The failure that it follows.
+    pub reason: FailureClass,
 }
 
 /// How long.
@@ -233,10 +234,27 @@ pub struct NoKey {
     /// When the earliest key comes back; none: no key would ever come, the pool is empty for this
     /// caller or all was tried already.
     pub retry_after: Option<Duration>,
-    /// Keys in cooldown.
-    pub cooling: u32,
+    /// Keys in cooldown because their provider limits them.
+    pub limited: u32,
+    /// Keys in cooldown after any other failure.
+    pub failing: u32,
     /// Keys with a full window or no free slot.
     pub full: u32,
+}
+
+impl NoKey {
+    /// Whether limits alone stand in the way, ours or the provider's: nothing is wrong, and who comes
+    /// back later is served.
+    #[must_use]
+    pub const fn is_limit(&self) -> bool {
+        self.failing == 0 && self.retry_after.is_some()
+    }
+
+    /// Whether there is no key at all that was not tried already.
+    #[must_use]
+    pub const fn is_nothing(&self) -> bool {
+        self.limited + self.failing + self.full == 0
+    }
 }
 
 /// What an operator sees of a key.

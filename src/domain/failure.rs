@@ -92,6 +92,13 @@ impl FailureClass {
         }
     }
 
+    /// Whether the provider's limit stands in the way and nothing is wrong: who comes back later is
+    /// served.
+    #[must_use]
+    pub const fn is_limit(self) -> bool {
+        matches!(self, Self::RateLimited)
+    }
+
     /// What is tried next.
     #[must_use]
     pub const fn next(self) -> Next {

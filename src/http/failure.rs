@@ -11,11 +11,11 @@ use actix_web::{
 };
 
 use crate::{
-    admission::{NoKey, Refused, Subject},
+    admission::{Refused, Subject},
     domain::limits::LimitKind,
     http::{arrival::Arrival, openai::Door},
     identity::Denied,
-    relay::Failure,
+    relay::{Failure, Tried},
     wire::openai_chat::encode_error,
 };
 
@@ -223,14 +223,9 @@ fn failure_face(failure: &Failure, door: Door) -> Face {
             Face::new(status(error.status), INVALID, "rejected", error.message.clone())
         }
         Failure::Exhausted { retry_after, tried } => {
-            let words = Failure::tried_in_words(tried);
-            let (status, kind, code) = if Failure::all_rate_limited(tried) {
-                (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "all_keys_limited")
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "server_error", "no_provider_available")
-            };
+            let words = Tried::in_words(tried);
             let message = format!("no provider could serve the request now ({words}); try again later");
-            Face::new(status, kind, code, message).retry_after(*retry_after)
+            nothing_serves(Tried::are_limits(tried), *retry_after, message)
         }
         Failure::FundsUnknown => Face::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -281,11 +276,21 @@ fn refused_face(refused: &Refused) -> Face {
             "requests in flight hold what is left of the tenant's balance; try again when they have ended",
         )
         .retry_after(Some(*retry_after)),
-        Refused::NoKey(NoKey { retry_after, .. }) => {
-            Face::new(limited, "rate_limit_error", "all_keys_limited", "every key is busy; try again later")
-                .retry_after(*retry_after)
+        Refused::NoKey(none) => {
+            nothing_serves(none.is_limit(), none.retry_after, "no key can serve now; try again later")
         }
     }
+}
+
+/// Nothing is left that could serve: for limits alone the client is asked to slow down, for anything
+/// else to come back.
+fn nothing_serves(is_limit: bool, retry_after: Option<Duration>, message: impl Into<String>) -> Face {
+    let (status, kind, code) = if is_limit {
+        (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "all_keys_limited")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "server_error", "no_provider_available")
+    };
+    Face::new(status, kind, code, message).retry_after(retry_after)
 }
 
 /// Rounded up: a client that comes back a little late is served, one that comes early is not.

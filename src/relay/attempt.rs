@@ -11,11 +11,10 @@ use crate::{
     catalog::Candidate,
     domain::{
         event::Outcome,
-        failure::{Cooling, Next, Symptom},
+        failure::{Cooling, FailureClass, Next, Symptom},
     },
     relay::{
         Failure, Tried,
-        failure::NO_KEY_AT_ALL,
         flight::Flight,
         open::{NotOpened, Opened, Rest, read_to_content},
     },
@@ -97,6 +96,9 @@ impl Attempts {
     fn stopped(&mut self, failure: Failure) -> Failure {
         match &failure {
             Failure::Rejected(error) => self.flight.finish(Outcome::Rejected, error.status, None),
+            Failure::Exhausted { tried, .. } if Tried::are_limits(tried) => {
+                self.flight.finish(Outcome::Failed, 429, None);
+            }
             _ => self.flight.finish(Outcome::Failed, 503, None),
         }
         failure
@@ -148,14 +150,13 @@ impl Attempts {
 
     fn no_key(&mut self, candidate: &Candidate, none: NoKey) -> Verdict {
         self.comes_back_in(none.retry_after);
-        let already = self.tried.last().is_some_and(|last| last.provider == candidate.provider.provider.name);
-        if !already {
-            let why = match none {
-                NoKey { cooling: 0, full: 0, retry_after: None } => NO_KEY_AT_ALL,
-                NoKey { full: 0, .. } => "its keys are cooling after failures",
-                _ => "its keys are at their limits",
-            };
-            self.tried.push(Tried { provider: candidate.provider.provider.name.clone(), class: None, why });
+        let provider = &candidate.provider.provider.name;
+        let tried = self.tried.last().filter(|last| last.provider == *provider);
+        let why = Tried::no_key(&none, tried.is_some_and(|last| last.class.is_some()));
+        // A provider whose keys were all tried has been told of already.
+        if tried.is_none_or(|last| !none.is_nothing() && last.why != why) {
+            let is_limit = none.is_limit();
+            self.tried.push(Tried { provider: provider.clone(), class: None, is_limit, why });
         }
         Verdict::Try(Next::NextCandidate)
     }
@@ -189,7 +190,8 @@ impl Attempts {
         let NotOpened { class, status, error, retry_after, cause, why } = not_opened;
         self.flight.attempt_failed(status, class);
         let provider = candidate.provider.provider.name.clone();
-        self.tried.push(Tried { provider, class: Some(class), why: why.unwrap_or(class.as_str()) });
+        let why = why.unwrap_or(class.as_str());
+        self.tried.push(Tried { provider, class: Some(class), is_limit: class.is_limit(), why });
         let said = error.as_ref().map(|error| error.message.chars().take(LOGGED).collect::<String>());
         tracing::warn!(
             request.id = %self.flight.request,
@@ -202,7 +204,7 @@ impl Attempts {
             said,
             "attempt failed"
         );
-        let cooled = cool(&mut self.flight, lease, class.cooling(), retry_after, class.as_str()).await;
+        let cooled = cool(&mut self.flight, lease, class, retry_after).await;
         self.comes_back_in(retry_after.or(cooled));
         match (class.next(), error) {
             (Next::Return, Some(error)) => Verdict::Stop(Failure::Rejected(Box::new(error))),
@@ -222,13 +224,12 @@ impl Attempts {
 pub(super) async fn cool(
     flight: &mut Flight,
     lease: Lease,
-    cooling: Cooling,
+    class: FailureClass,
     reset: Option<Duration>,
-    reason: &'static str,
 ) -> Option<Duration> {
     let jitter = flight.parts.entropy.id_bytes()[0];
     let key_model = CoolScope::KeyModel(lease.key, flight.served.model.id);
-    let (scope, span) = match cooling {
+    let (scope, span) = match class.cooling() {
         Cooling::Untouched => return None,
         Cooling::KeyModelBackoff => (key_model, reset.map_or(CoolFor::Backoff { jitter }, CoolFor::Span)),
         Cooling::KeyModelFor(span) => (key_model, CoolFor::Span(span)),
@@ -237,7 +238,7 @@ pub(super) async fn cool(
         }
         Cooling::KeyModelLenient => (key_model, CoolFor::Lenient { jitter }),
     };
-    let cool = Cool { provider: lease.provider, scope, span, reason };
+    let cool = Cool { provider: lease.provider, scope, span, reason: class };
     let until = flight.parts.admission.cool(&cool).await?;
     Some(until.since(flight.parts.clock.now()))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    admission::Refused,
+    admission::{NoKey, Refused},
     domain::{failure::FailureClass, limits::LimitKind},
     telemetry::labels::Refusal,
     upstream::UpstreamError,
@@ -53,9 +53,6 @@ pub enum Failure {
     JournalFull,
 }
 
-/// Why a provider without any key for the caller is passed over: waiting would not help.
-pub(super) const NO_KEY_AT_ALL: &str = "it has no key for this caller";
-
 /// One thing that was tried, without secrets or key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
@@ -63,8 +60,38 @@ pub struct Tried {
     pub provider: String,
     /// What went wrong; none: it had no usable key.
     pub class: Option<FailureClass>,
-    /// The same in words.
+    /// Whether limits alone stood in the way.
+    pub is_limit: bool,
+    /// What went wrong, in words.
     pub why: &'static str,
+}
+
+impl Tried {
+    /// Why a provider is passed over; `some_tried`: some of its keys were tried before.
+    pub(super) const fn no_key(none: &NoKey, some_tried: bool) -> &'static str {
+        match (none.is_nothing(), none.failing > 0, none.retry_after.is_some(), some_tried) {
+            (true, ..) => "it has no key for this caller",
+            (_, true, _, false) => "its keys are cooling after failures",
+            (_, true, _, true) => "its other keys are cooling after failures",
+            (_, _, true, false) => "its keys are at their limits",
+            (_, _, true, true) => "its other keys are at their limits",
+            (_, _, false, _) => "its keys have a limit of zero",
+        }
+    }
+
+    /// Whether every candidate was passed over for limits alone: the client is asked too much of, and
+    /// nothing is wrong.
+    #[must_use]
+    pub fn are_limits(tried: &[Self]) -> bool {
+        !tried.is_empty() && tried.iter().all(|one| one.is_limit)
+    }
+
+    /// What the tenant may read about what was tried: `openai: rate_limited, groq: could not connect`.
+    #[must_use]
+    pub fn in_words(tried: &[Self]) -> String {
+        let words = tried.iter().map(|one| format!("{}: {}", one.provider, one.why));
+        words.collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Failure {
@@ -89,22 +116,5 @@ impl Failure {
             Self::Exhausted { tried, .. } if tried.iter().all(|one| one.class.is_none()) => Refusal::NoKey,
             Self::Exhausted { .. } | Self::Rejected(_) => return None,
         })
-    }
-
-    /// Whether every candidate failed for rate limits alone, full pools included.
-    #[must_use]
-    pub fn all_rate_limited(tried: &[Tried]) -> bool {
-        let is_limit = |one: &Tried| match one.class {
-            Some(class) => class == FailureClass::RateLimited,
-            None => one.why != NO_KEY_AT_ALL,
-        };
-        !tried.is_empty() && tried.iter().all(is_limit)
-    }
-
-    /// What the tenant may read about what was tried: `openai: rate_limited, groq: could not connect`.
-    #[must_use]
-    pub fn tried_in_words(tried: &[Tried]) -> String {
-        let words = tried.iter().map(|one| format!("{}: {}", one.provider, one.why));
-        words.collect::<Vec<_>>().join(", ")
     }
 }

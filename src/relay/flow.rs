@@ -14,7 +14,7 @@ use crate::{
     domain::{event::Outcome, failure::FailureClass},
     net,
     relay::{
-        Failure,
+        Failure, Tried,
         attempt::cool,
         open::{Opened, Rest},
     },
@@ -281,7 +281,7 @@ impl Passing {
         let mut flight = self.opened.flight;
         let cooling = Box::pin(async move {
             if let Some(lease) = lease {
-                cool(&mut flight, lease, class.cooling(), None, class.as_str()).await;
+                cool(&mut flight, lease, class, None).await;
             }
         });
         State::Closing { cooling, last }
@@ -307,7 +307,7 @@ fn failure_event(failure: &Failure) -> Bytes {
     let (message, code) = match failure {
         Failure::Rejected(error) => (error.message.clone(), error.code.clone()),
         Failure::Exhausted { tried, .. } => {
-            (format!("no provider could serve the request ({})", Failure::tried_in_words(tried)), None)
+            (format!("no provider could serve the request ({})", Tried::in_words(tried)), None)
         }
         other => (other.to_string(), None),
     };

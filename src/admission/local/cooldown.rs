@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{HOUR, micros};
+use super::{HOUR, micros, view::Parked};
 use crate::{
     admission::CoolFor,
-    domain::backoff::{TOP_LEVEL, UNPROBED, backoff},
+    domain::{
+        backoff::{TOP_LEVEL, UNPROBED, backoff},
+        failure::FailureClass,
+    },
 };
 
 /// The second failure in a row under [`CoolFor::Lenient`].
@@ -32,14 +35,14 @@ pub struct Cooldown {
     pub until: i64,
     /// Failures in a row.
     pub level: u32,
-    /// Why, for the operator.
-    pub reason: &'static str,
+    /// The failure that set the deadline; none: never set.
+    pub reason: Option<FailureClass>,
     touched: i64,
 }
 
 impl Cooldown {
     /// Counts a failure; returns the deadline in force, none if it is free.
-    pub fn extend(&mut self, now: i64, span: CoolFor, reason: &'static str) -> Option<i64> {
+    pub fn extend(&mut self, now: i64, span: CoolFor, reason: FailureClass) -> Option<i64> {
         // Requests that were under way when the cooldown began fail together; they are one failure.
         let level = if self.until > now { self.level.saturating_sub(1) } else { self.level };
         let ladder = ladder(span);
@@ -50,7 +53,7 @@ impl Cooldown {
             let until = now + micros(span);
             if until > self.until {
                 self.until = until;
-                self.reason = reason;
+                self.reason = Some(reason);
             }
         }
         (self.until > now).then_some(self.until)
@@ -58,6 +61,12 @@ impl Cooldown {
 
     pub fn in_force(&self, now: i64) -> Option<i64> {
         (self.until > now).then_some(self.until)
+    }
+
+    /// Until when it keeps a key parked, and as what.
+    pub fn parks(&self, now: i64) -> Option<(i64, Parked)> {
+        let is_limit = self.reason.is_some_and(FailureClass::is_limit);
+        Some((self.in_force(now)?, if is_limit { Parked::Limited } else { Parked::Failing }))
     }
 
     /// Whether nobody would miss it: lapsed, and the last failure long ago.

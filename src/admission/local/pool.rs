@@ -8,7 +8,7 @@ use super::{
     lease_until,
     select::Selection,
     steady::Now,
-    view::{Rank, View},
+    view::{Parked, Rank, View},
     window::{Share, Window},
 };
 use crate::{
@@ -112,13 +112,10 @@ impl Keys {
         self.sync(&acquire.pool);
         self.lapse(now);
         let visible = self.visible(acquire.tenant);
-        if let Some(until) = self.cooled.in_force(now) {
-            let some = visible > 0;
-            return Err(NoKey {
-                retry_after: some.then(|| super::span(until - now)),
-                cooling: visible,
-                full: 0,
-            });
+        if let Some((until, why)) = self.cooled.parks(now) {
+            let retry_after = (visible > 0).then(|| super::span(until - now));
+            let (limited, failing) = if why == Parked::Limited { (visible, 0) } else { (0, visible) };
+            return Err(NoKey { retry_after, limited, failing, full: 0 });
         }
         let owners = [None, Some(acquire.tenant)];
         for owner in owners {
@@ -365,7 +362,9 @@ impl Keys {
         let cooldowns = of_all
             .into_iter()
             .chain(of_models)
-            .filter_map(|(model, c)| Some((model, now.wall(c.in_force(now.us)?), c.reason.to_owned())))
+            .filter_map(|(model, c)| {
+                Some((model, now.wall(c.in_force(now.us)?), c.reason?.as_str().to_owned()))
+            })
             .collect();
         KeyLive {
             rpm_used,

@@ -85,7 +85,7 @@ impl<'a> Selection<'a> {
 
     fn park(&self, keys: &mut Keys, side: usize, at: u32, until: i64, why: Parked) -> Option<()> {
         keys.views.get_mut(&(self.owners()[side], self.acquire.model))?.park(at, until, why);
-        if why != Parked::Cooling {
+        if matches!(why, Parked::Full | Parked::Busy) {
             keys.wait(at, self.acquire.model);
         }
         Some(())
@@ -95,10 +95,10 @@ impl<'a> Selection<'a> {
         let now = self.now;
         let share = self.share;
         let slot = &mut keys.slots[at as usize];
-        let model =
-            keys.models.get(&(slot.key.id, self.acquire.model)).and_then(|cooled| cooled.in_force(now));
-        if let Some(until) = slot.cooled.in_force(now).max(model) {
-            return Standing::Out(until, Parked::Cooling);
+        let model = keys.models.get(&(slot.key.id, self.acquire.model)).and_then(|cooled| cooled.parks(now));
+        let longest = slot.cooled.parks(now).into_iter().chain(model).max_by_key(|(until, _)| *until);
+        if let Some((until, why)) = longest {
+            return Standing::Out(until, why);
         }
         let limits = slot.key.limits;
         if limits.rpm == Some(0) || limits.tpm == Some(0) || limits.concurrency == Some(0) {
@@ -125,17 +125,18 @@ impl<'a> Selection<'a> {
 
     /// Why nothing was found.
     pub fn none_left(&self, keys: &Keys) -> NoKey {
-        let mut none =
-            NoKey { retry_after: None, cooling: 0, full: self.misfits.min(Keys::misfits_allowed()) };
+        let mut none = NoKey { full: self.misfits.min(Keys::misfits_allowed()), ..NoKey::default() };
         let mut back = self.misfit_back;
         for owner in self.owners() {
             let Some(view) = keys.views.get(&(owner, self.acquire.model)) else { continue };
-            let (cooling, full) = view.counts();
-            none.cooling += cooling;
+            let [limited, failing, full] = view.counts();
+            none.limited += limited;
+            none.failing += failing;
             none.full += full;
             for at in &self.excluded {
                 match view.parked_as(*at) {
-                    Some(Parked::Cooling) => none.cooling -= 1,
+                    Some(Parked::Limited) => none.limited -= 1,
+                    Some(Parked::Failing) => none.failing -= 1,
                     Some(Parked::Full | Parked::Busy) => none.full -= 1,
                     None => {}
                 }

@@ -12,8 +12,10 @@ pub type Rank = (i32, u64, u32);
 /// Why a key is parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parked {
-    /// In cooldown.
-    Cooling,
+    /// In cooldown because the provider limits it.
+    Limited,
+    /// In cooldown after any other failure.
+    Failing,
     /// A window has no room before its time.
     Full,
     /// No free slot; comes back when one is released.
@@ -31,7 +33,8 @@ pub struct View {
     ready: BTreeSet<Rank>,
     parked: BTreeSet<(i64, u32)>,
     places: HashMap<u32, Place>,
-    cooling: u32,
+    limited: u32,
+    failing: u32,
     busy: u32,
 }
 
@@ -65,7 +68,8 @@ impl View {
         self.leave(slot);
         self.parked.insert((until, slot));
         self.places.insert(slot, Place::Parked(until, why));
-        self.cooling += u32::from(why == Parked::Cooling);
+        self.limited += u32::from(why == Parked::Limited);
+        self.failing += u32::from(why == Parked::Failing);
         self.busy += u32::from(why == Parked::Busy);
     }
 
@@ -90,10 +94,10 @@ impl View {
         timed.into_iter().chain(waits).min()
     }
 
-    /// How many keys cool, and how many are full or busy.
-    pub fn counts(&self) -> (u32, u32) {
+    /// How many keys are limited, how many failing, and how many full or busy.
+    pub fn counts(&self) -> [u32; 3] {
         let parked = u32::try_from(self.parked.len()).unwrap_or(u32::MAX);
-        (self.cooling, parked - self.cooling)
+        [self.limited, self.failing, parked - self.limited - self.failing]
     }
 
     fn leave(&mut self, slot: u32) {
@@ -103,7 +107,8 @@ impl View {
             }
             Some(Place::Parked(until, why)) => {
                 self.parked.remove(&(until, slot));
-                self.cooling -= u32::from(why == Parked::Cooling);
+                self.limited -= u32::from(why == Parked::Limited);
+                self.failing -= u32::from(why == Parked::Failing);
                 self.busy -= u32::from(why == Parked::Busy);
             }
             None => {}

@@ -111,7 +111,7 @@ pub fn acquired(value: &Value) -> RedisResult<Acquired> {
             let wait = number(1)?;
             let count = |at| number(at).map(|n| u32::try_from(n).unwrap_or(0));
             let retry_after = (wait >= 0).then(|| span(wait));
-            Acquired::NoKey(NoKey { retry_after, cooling: count(2)?, full: count(3)? })
+            Acquired::NoKey(NoKey { retry_after, limited: count(2)?, failing: count(3)?, full: count(4)? })
         }
         _ => Acquired::Again,
     })
@@ -238,7 +238,8 @@ pub fn renew_passes<'a>(call: Call, passes: impl IntoIterator<Item = &'a (Reques
 }
 
 pub fn cool(call: Call, cool: &Cool) -> Call {
-    let call = scope(call, cool.scope).bytes(cool.reason.as_bytes());
+    let call = scope(call, cool.scope).bytes(cool.reason.as_str().as_bytes());
+    let call = call.int(u8::from(cool.reason.is_limit()));
     ladder(cool.span).into_iter().fold(call, |call, span| match span {
         Some(span) => call.int(us(span)),
         None => call.int(-1),

@@ -50,7 +50,10 @@ async fn a_booking_that_makes_no_sense_is_refused(world: &World) {
 async fn live_state_is_shown(world: &World) {
     use std::time::Duration;
 
-    use tollway::admission::{Cool, CoolFor, CoolScope};
+    use tollway::{
+        admission::{Cool, CoolFor, CoolScope},
+        domain::failure::FailureClass,
+    };
 
     let provider = world.provider("house").await;
     let key = world.key(&provider, "first", "sk-live-state").await;
@@ -62,7 +65,7 @@ async fn live_state_is_shown(world: &World) {
         provider: provider.parse().unwrap(),
         scope: CoolScope::Key(key.parse().unwrap()),
         span: CoolFor::Span(Duration::from_secs(60)),
-        reason: "rate_limited",
+        reason: FailureClass::RateLimited,
     };
     world.desk.admission.cool(&cool).await;
     let shown = world.get(&live).await.expect_status(200).json();

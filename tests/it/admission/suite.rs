@@ -45,6 +45,7 @@ suite! {
     excluded_keys_leave_nothing_to_wait_for
     a_cooldown_is_never_shortened
     cooldowns_have_their_scope_and_can_be_cleared
+    keys_out_for_a_limit_and_keys_out_for_a_failure_are_told_apart
     back_off_rises_with_failures_in_a_row_and_falls_with_success
     the_first_lenient_failure_is_free
     no_cooldown_is_longer_than_half_an_hour

@@ -17,6 +17,7 @@ use tollway::{
     },
     domain::{
         clock::{Clock, SystemClock, Timestamp},
+        failure::FailureClass,
         ids::{KeyId, LeaseId, ModelId, ProviderId, ReplicaId, RequestId, TenantId},
         limits::Limits,
         money::Nanos,
@@ -147,7 +148,17 @@ impl World {
     }
 
     pub async fn cool(&self, pool: &Pool, scope: CoolScope, span: CoolFor) -> Option<Timestamp> {
-        self.admission.cool(&Cool { provider: pool.provider, scope, span, reason: "rate_limited" }).await
+        self.cool_for(FailureClass::RateLimited, pool, scope, span).await
+    }
+
+    pub async fn cool_for(
+        &self,
+        reason: FailureClass,
+        pool: &Pool,
+        scope: CoolScope,
+        span: CoolFor,
+    ) -> Option<Timestamp> {
+        self.admission.cool(&Cool { provider: pool.provider, scope, span, reason }).await
     }
 }
 

@@ -132,10 +132,38 @@ async fn when_all_are_limited_the_answer_is_429_with_the_earliest_return() {
             .json(&json!({"error": {"message": "Too Many Requests"}}))
     });
 
-    let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(429);
+    let caller = server.caller(&house.a.token);
+    let answer = caller.chat(&ask(false)).await.expect_status(429);
 
     assert_eq!(answer.header("retry-after"), Some("7"));
     assert!(answer.json()["error"]["message"].as_str().unwrap().contains("house: rate_limited"));
+
+    let answer = caller.chat(&ask(false)).await.expect_status(429);
+    assert!(answer.text().contains("house: its keys are at their limits"), "{}", answer.text());
+    assert_eq!(upstream.request_count(), 1);
+}
+
+#[tokio::test]
+async fn while_keys_cool_after_failures_the_answer_is_503() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    scene.key(&house.provider, "second", "sk-second-key-0815", |key| key.priority = 200).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    let limited = error(429, "rate_limit_exceeded", "slow down");
+    upstream.when(bearer(crate::harness::scene::UPSTREAM_KEY), limited);
+    upstream.when(bearer("sk-second-key-0815"), error(401, "invalid_api_key", "no such key"));
+
+    for why in
+        ["house: rate_limited, house: refused_credential", "house: its keys are cooling after failures"]
+    {
+        let refused = caller.chat(&ask(false)).await.expect_status(503);
+        assert!(refused.header("retry-after").is_some());
+        assert!(refused.json()["error"]["message"].as_str().unwrap().contains(why), "{}", refused.text());
+    }
+    assert_eq!(upstream.request_count(), 2, "nothing is sent while both are out");
 }
 
 #[tokio::test]

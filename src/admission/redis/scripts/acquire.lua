@@ -1,6 +1,6 @@
 -- KEYS: a provider's meta. ARGV: offset, pool version, lease, tenant, model, tokens, lease span,
 -- misfits to step over, excluded keys. Gives back {0} load the pool; {1, key, second, version, use, last use} leased;
--- {2, wait, cooling, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
+-- {2, wait, limited, failing, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
 local prefix = string.sub(KEYS[1], 1, -2)
 local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e', 'g', 'g' .. tenant)
@@ -11,8 +11,11 @@ local now, ahead = clock(m[3], m[4])
 local now_ms = math.floor(now / 1000)
 local second = math.floor(now / SECOND)
 local visible = tonumber(counts[1] or 0) + tonumber(counts[2] or 0)
-local provider_out = in_force(m[5], now)
-if provider_out then return { 2, visible > 0 and provider_out - now or -1, visible, 0 } end
+local provider_out, provider_band = in_force(m[5], now)
+if provider_out then
+  local limited = provider_band == LIMITED and visible or 0
+  return { 2, visible > 0 and provider_out - now or -1, limited, visible - limited, 0 }
+end
 
 local excluded = {}
 for i = 9, #ARGV do excluded[ARGV[i]] = true end
@@ -39,8 +42,8 @@ local views = {}
 for i, owner in ipairs({ '', tenant }) do
   if counts[i] then
     local name = prefix .. 'r' .. version .. ':' .. owner .. model
-    local parked = redis.call('ZRANGEBYSCORE', name, COOLING, '+inf', 'LIMIT', 0, 1)
-    for _, band in ipairs(parked[1] and { COOLING, FULL, BUSY } or {}) do
+    local parked = redis.call('ZRANGEBYSCORE', name, PARKED, '+inf', 'LIMIT', 0, 1)
+    for _, band in ipairs(parked[1] and { FAILING, LIMITED, FULL, BUSY } or {}) do
       local due = redis.call('ZRANGEBYSCORE', name, band, band + now_ms, 'LIMIT', 0, 256)
       for _, id in ipairs(due) do
         local key = key_of(id)
@@ -53,7 +56,7 @@ for i, owner in ipairs({ '', tenant }) do
 end
 
 local function fetch(view)
-  local got = redis.call('ZRANGEBYSCORE', view.name, view.from, '(' .. int(COOLING), 'WITHSCORES', 'LIMIT', 0, view.size)
+  local got = redis.call('ZRANGEBYSCORE', view.name, view.from, '(' .. int(PARKED), 'WITHSCORES', 'LIMIT', 0, view.size)
   if #got == 0 and view.from == 0 and not view.opened and redis.call('EXISTS', view.name) == 0 then
     view.opened = true
     if redis.call('ZUNIONSTORE', view.name, 1, prefix .. 'b' .. version .. ':' .. view.owner) == 0 then lost = true end
@@ -100,8 +103,10 @@ local function pass_by(view)
 end
 
 local function standing(id, key)
-  local out = math.max(in_force(key.out, now) or 0, in_force(key.out_model, now) or 0)
-  if out > 0 then return COOLING, out end
+  local out, band = in_force(key.out, now)
+  local out_model, band_model = in_force(key.out_model, now)
+  if out_model and out_model >= (out or 0) then out, band = out_model, band_model end
+  if out then return band, out end
   if key.rpm == 0 or key.tpm == 0 or key.con == 0 then return FULL, NEVER_MS * 1000 end
   if key.con > 0 then
     local leases = prefix .. 'l' .. id
@@ -124,7 +129,7 @@ end
 
 local function park(view, id, key, band, back)
   redis.call('ZADD', view.name, band + math.ceil(back / 1000), id)
-  if band ~= COOLING and not string.find(key.waiting, model, 1, true) then
+  if band >= FULL and not string.find(key.waiting, model, 1, true) then
     key.waiting = key.waiting .. model
     redis.call('HSET', prefix .. 'k' .. id, 'wt', key.waiting)
   end
@@ -165,19 +170,27 @@ while not chosen do
 end
 
 if not chosen then
-  local wait, cooling, full = misfit_back and misfit_back - now or nil, 0, misfits
+  local wait, limited, failing, full = misfit_back and misfit_back - now or nil, 0, 0, misfits
   for _, view in ipairs(views) do
-    cooling = cooling + redis.call('ZCOUNT', view.name, COOLING, '(' .. int(FULL))
+    failing = failing + redis.call('ZCOUNT', view.name, FAILING, '(' .. int(LIMITED))
+    limited = limited + redis.call('ZCOUNT', view.name, LIMITED, '(' .. int(FULL))
     full = full + redis.call('ZCOUNT', view.name, FULL, '+inf')
     local busy = redis.call('ZCOUNT', view.name, BUSY, '+inf')
     for id in pairs(excluded) do
       local score = tonumber(redis.call('ZSCORE', view.name, id) or 0)
-      if score >= FULL then full = full - 1 elseif score >= COOLING then cooling = cooling - 1 end
+      if score >= FULL then
+        full = full - 1
+      elseif score >= LIMITED then
+        limited = limited - 1
+      elseif score >= FAILING then
+        failing = failing - 1
+      end
       if score >= BUSY then busy = busy - 1 end
     end
     if busy > 0 then wait = math.min(wait or SECOND, SECOND) end
-    for band, ends in pairs({ [COOLING] = FULL, [FULL] = BUSY }) do
-      local first = redis.call('ZRANGEBYSCORE', view.name, band, '(' .. int(ends), 'WITHSCORES', 'LIMIT', 0, #ARGV - 7)
+    for _, band in ipairs({ FAILING, LIMITED, FULL }) do
+      local ends = '(' .. int(band + BAND)
+      local first = redis.call('ZRANGEBYSCORE', view.name, band, ends, 'WITHSCORES', 'LIMIT', 0, #ARGV - 7)
       for i = 1, #first, 2 do
         local back_ms = tonumber(first[i + 1]) - band
         if not excluded[first[i]] and back_ms < NEVER_MS then
@@ -188,7 +201,7 @@ if not chosen then
     end
     redis.call('PEXPIRE', view.name, VIEW_MS)
   end
-  return { 2, wait and math.max(wait, 0) or -1, cooling, full }
+  return { 2, wait and math.max(wait, 0) or -1, limited, failing, full }
 end
 
 local used = math.max(tonumber(m[2] or 0), RANK / 1048576) + 1

@@ -2,12 +2,13 @@
 -- tokens), oldest first; limits below zero mean none.
 local SPAN = 62
 local SECOND = 1000000
--- A view is one sorted set. Ready keys score by priority and last use, below COOLING; parked ones
--- by the millisecond at which they come back, in one band for each reason. All below 2^52: exact.
+-- A view is one sorted set. Ready keys score by priority and last use, below PARKED; parked ones by
+-- the millisecond at which they come back, in one band for each reason: in cooldown for a failure or
+-- for the provider's limit, a window full, no free slot. All below 2^52: exact.
 local RANK = 1099511627776 -- 2^40
-local COOLING = 2251799813685248 -- 2^51
-local FULL = COOLING + 562949953421312 -- + 2^49
-local BUSY = COOLING + 1125899906842624 -- + 2^50
+local PARKED = 2251799813685248 -- 2^51
+local BAND = 562949953421312 -- 2^49
+local FAILING, LIMITED, FULL, BUSY = PARKED, PARKED + BAND, PARKED + 2 * BAND, PARKED + 3 * BAND
 local DAY_MS, VIEW_MS, TENANT_MS = 86400000, 7200000, 1200000
 local NEVER_MS = 100000000000000
 
@@ -86,9 +87,10 @@ local function room_for_tokens(w, limit, tokens, now)
   end
 end
 
--- A cooldown: until, failures in a row, reason.
+-- A cooldown: until, failures in a row, reason, whether that is the provider's limit. Gives until when
+-- it is in force, and the band of a key that it parks.
 local function in_force(packed, now)
   if not packed then return nil end
-  local until_us = cmsgpack.unpack(packed)[1]
-  if until_us > now then return until_us end
+  local cooled = cmsgpack.unpack(packed)
+  if cooled[1] > now then return cooled[1], cooled[4] and LIMITED or FAILING end
 end

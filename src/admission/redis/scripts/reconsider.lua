@@ -6,6 +6,6 @@ local function reconsider(prefix, version, id, models)
   for _, model in ipairs(models) do
     local view = prefix .. 'r' .. version .. ':' .. k[3] .. model
     local at = redis.call('ZSCORE', view, id)
-    if at and tonumber(at) >= COOLING then redis.call('ZADD', view, int(score), id) end
+    if at and tonumber(at) >= PARKED then redis.call('ZADD', view, int(score), id) end
   end
 end

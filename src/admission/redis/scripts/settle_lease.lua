@@ -26,8 +26,8 @@ if ARGV[10] and live == 1 and redis.call('HGET', hash, 'q') == ARGV[10] then
   redis.call('HSET', hash, 'q', ARGV[11])
   local owner, rank = unpack(redis.call('HMGET', hash, 'o', 'r'))
   local view = m[1] and rank and prefix .. 'r' .. m[1] .. ':' .. owner .. model
-  local at = view and tonumber(redis.call('ZSCORE', view, id) or COOLING)
-  if at and at < COOLING then redis.call('ZADD', view, int(tonumber(rank) * RANK + tonumber(ARGV[11])), id) end
+  local at = view and tonumber(redis.call('ZSCORE', view, id) or PARKED)
+  if at and at < PARKED then redis.call('ZADD', view, int(tonumber(rank) * RANK + tonumber(ARGV[11])), id) end
 end
 if live == 1 and k[2] then
   local models = {}

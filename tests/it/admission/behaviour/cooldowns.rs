@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollway::{
     admission::{CoolFor, CoolScope},
-    domain::limits::Limits,
+    domain::{failure::FailureClass, limits::Limits},
 };
 
 use super::super::world::*;
@@ -25,7 +25,7 @@ pub async fn a_cooldown_is_never_shortened(w: &World) {
     assert!(later.since(long) > 29 * SECOND);
     w.advance(80 * SECOND);
     let none = no_key(w.admission.acquire(&again(&attempt)).await);
-    assert_eq!((none.cooling, none.full), (1, 0));
+    assert_eq!((none.limited, none.failing, none.full), (1, 0, 0));
     w.advance(none.retry_after.unwrap());
     w.admission.acquire(&again(&attempt)).await.unwrap();
 }
@@ -46,11 +46,52 @@ pub async fn cooldowns_have_their_scope_and_can_be_cleared(w: &World) {
 
     for scope in [CoolScope::Key(one.id), CoolScope::Provider] {
         w.cool(&pool, scope, CoolFor::Span(60 * SECOND)).await.unwrap();
-        assert_eq!(no_key(w.admission.acquire(&again(&a)).await).cooling, 1);
-        assert_eq!(no_key(w.admission.acquire(&again(&b)).await).cooling, 1);
+        assert_eq!(no_key(w.admission.acquire(&again(&a)).await).limited, 1);
+        assert_eq!(no_key(w.admission.acquire(&again(&b)).await).limited, 1);
         w.admission.clear(pool.provider, scope).await;
         w.admission.acquire(&again(&a)).await.unwrap();
         w.admission.acquire(&again(&b)).await.unwrap();
+    }
+}
+
+pub async fn keys_out_for_a_limit_and_keys_out_for_a_failure_are_told_apart(w: &World) {
+    let (team, span) = (tenant(), CoolFor::Span(60 * SECOND));
+    let keys = [key(0, Limits::default()), key(0, Limits::default()), key(0, rpm(1))];
+    let pool = pool(keys);
+    let mut attempt = acquire(&pool, team, model());
+    for _ in keys {
+        w.admission.acquire(&again(&attempt)).await.unwrap();
+    }
+    let [one, two] = [keys[0].id, keys[1].id];
+    w.cool_for(FailureClass::RateLimited, &pool, CoolScope::KeyModel(one, attempt.model), span).await;
+    w.cool_for(FailureClass::RefusedCredential, &pool, CoolScope::Key(two), span).await;
+    let none = no_key(w.admission.acquire(&again(&attempt)).await);
+    assert_eq!((none.limited, none.failing, none.full, none.is_limit()), (1, 1, 1, false));
+    attempt.exclude = vec![two];
+    let none = no_key(w.admission.acquire(&again(&attempt)).await);
+    assert_eq!((none.limited, none.failing, none.full, none.is_limit()), (1, 0, 1, true));
+    attempt.exclude = vec![one];
+    let none = no_key(w.admission.acquire(&again(&attempt)).await);
+    assert_eq!((none.limited, none.failing, none.full, none.is_limit()), (0, 1, 1, false));
+    attempt.exclude.clear();
+
+    // What keeps a key out longest is why it is out.
+    let longer = CoolFor::Span(600 * SECOND);
+    w.cool_for(FailureClass::Overloaded, &pool, CoolScope::Key(one), longer).await;
+    w.admission.clear(pool.provider, CoolScope::Key(two)).await;
+    let lease = w.admission.acquire(&again(&attempt)).await.unwrap();
+    w.settle(lease, served(&attempt)).await;
+    w.cool_for(FailureClass::RateLimited, &pool, CoolScope::KeyModel(two, attempt.model), longer).await;
+    w.advance(70 * SECOND);
+    w.admission.acquire(&again(&attempt)).await.unwrap();
+    let none = no_key(w.admission.acquire(&again(&attempt)).await);
+    assert_eq!((none.limited, none.failing, none.full), (1, 1, 1));
+
+    for (reason, told) in [(FailureClass::RateLimited, (3, 0)), (FailureClass::Broken, (0, 3))] {
+        w.cool_for(reason, &pool, CoolScope::Provider, longer).await;
+        let none = no_key(w.admission.acquire(&again(&attempt)).await);
+        assert_eq!((none.limited, none.failing), told);
+        w.admission.clear(pool.provider, CoolScope::Provider).await;
     }
 }
 

@@ -98,7 +98,7 @@ pub async fn a_slot_comes_back_when_settled(w: &World) {
     let (door, attempt) = (enter(team, slots(2)), acquire(&pool, team, model()));
     let first = w.admission.admit(&door, &attempt).await.unwrap();
     let none = no_key(w.admission.acquire(&again(&attempt)).await);
-    assert_eq!((none.cooling, none.full, none.retry_after), (0, 1, Some(SECOND)));
+    assert_eq!((none.full, none.is_limit(), none.retry_after), (1, true, Some(SECOND)));
     w.settle(first, served(&attempt)).await;
     let second = w.admission.admit(&another(&door), &again(&attempt)).await.unwrap();
     w.settle(second, served(&attempt)).await;
@@ -213,7 +213,7 @@ pub async fn a_full_key_is_skipped_and_found_again(w: &World) {
         w.admission.acquire(&again(&attempt)).await.unwrap();
     }
     let none = no_key(w.admission.acquire(&again(&attempt)).await);
-    assert_eq!((none.cooling, none.full), (0, 5));
+    assert_eq!((none.limited, none.failing, none.full), (0, 0, 5));
     w.advance(none.retry_after.unwrap());
     for _ in 0..10 {
         w.admission.acquire(&again(&attempt)).await.unwrap();
