@@ -7,6 +7,7 @@ pub mod address;
 pub mod admin;
 pub mod arrival;
 pub mod body;
+mod connection;
 mod cors;
 pub mod failure;
 pub mod guard;

@@ -1,20 +1,23 @@
 //! The listener and its workers.
 
 use std::{
+    future::ready,
     io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
     time::Duration,
 };
 
-use actix_web::{
-    App, HttpServer,
-    dev::{Server, ServerHandle},
-};
-use tokio::net::TcpSocket;
+use actix_http::{HttpService, error::DispatchError};
+use actix_server::{Server, ServerHandle};
+use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::{App, dev::AppConfig};
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::{
-    Surfaces, configure, cors,
+    Surfaces, configure,
+    connection::Connection,
+    cors,
     ops::{self, Ops},
 };
 
@@ -26,6 +29,8 @@ const BACKLOG: u32 = 8_192;
 const STALLED_READER_MS: u32 = 60_000;
 /// Threads of each worker for blocking work; the request path has none of it.
 const BLOCKING_THREADS: usize = 2;
+/// How long a connection that is to be closed may go on with what its client still sends.
+const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How the server treats its clients.
 #[derive(Debug, Clone)]
@@ -84,27 +89,39 @@ pub fn serve<F>(
 where
     F: Fn() -> Surfaces + Clone + Send + 'static,
 {
-    let origins = Arc::clone(&config.cors_origins);
-    let app = move || {
-        App::new()
-            .configure(ops::configure(Arc::clone(&ops)))
-            .configure(configure(surfaces()))
-            .wrap(cors::allowing(&origins))
-    };
-    let mut builder = HttpServer::new(app)
-        // A client that has gone must be noticed while its answer is still awaited.
-        .h1_allow_half_closed(false)
-        .tcp_nodelay(true)
-        .keep_alive(config.keep_alive)
-        .client_request_timeout(config.header_timeout)
-        .backlog(BACKLOG)
-        .max_connections(config.max_connections)
+    let mut builder = Server::build()
+        .max_concurrent_connections(config.max_connections)
         .worker_max_blocking_threads(BLOCKING_THREADS)
         .shutdown_timeout(config.grace_period.as_secs().max(1))
         .disable_signals();
     if config.workers > 0 {
         builder = builder.workers(config.workers);
     }
-    let server = builder.listen(listener)?.run();
+    let stopping = builder.graceful_shutdown_signal();
+    let config = config.clone();
+    // Put together by hand, since actix's own server drives no connection but its own.
+    let server = builder.listen("http", listener, move || {
+        let app = App::new()
+            .configure(ops::configure(Arc::clone(&ops)))
+            .configure(configure(surfaces()))
+            .wrap(cors::allowing(&config.cors_origins))
+            .into_factory()
+            .map_err(|error| error.error_response());
+        let stopping = stopping.clone();
+        let http = HttpService::build()
+            // A client that has gone must be noticed while its answer is still awaited.
+            .h1_allow_half_closed(false)
+            .keep_alive(config.keep_alive)
+            .client_request_timeout(config.header_timeout)
+            .client_disconnect_timeout(CLOSES_WITHIN)
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            .h1(map_config(app, |()| AppConfig::default()));
+        fn_service(|stream: TcpStream| ready(Connection::accepted(stream).map_err(DispatchError::Io)))
+            .and_then(http)
+    })?;
+    let server = server.run();
     Ok((ServeHandle(server.handle()), server))
 }

@@ -31,6 +31,9 @@ const EXCEPTIONS: &[(&str, &str)] = &[("cli", "app")];
 /// Which modules may name a library.
 const OWNERS: &[(&str, &[&str])] = &[
     ("actix_cors", &["http"]),
+    ("actix_http", &["http"]),
+    ("actix_server", &["http"]),
+    ("actix_service", &["http"]),
     ("actix_web", &["http", "app"]),
     ("sqlx", &["store"]),
     ("redis", &["admission"]),

@@ -38,21 +38,35 @@ fn ask(stream: bool) -> Value {
     json!({"model": MODEL, "stream": stream, "messages": []})
 }
 
-/// Plays `script`, lets the client leave once `ready` has been read (nothing: at the request), and
-/// checks that the upstream hears of it in time and the request is booked as aborted.
-async fn leaves_in(ways: &[Leaves], script: impl Fn() -> Script, stream: bool, ready: Option<&str>) {
+/// When the client leaves.
+#[derive(Debug, Clone, Copy)]
+enum Once {
+    /// The upstream has the request.
+    Asked,
+    /// This text has been read.
+    Read(&'static str),
+    /// It has read this text and nothing more, until every buffer was full.
+    Stalled(&'static str),
+}
+
+/// Plays `script`, lets the client leave, and checks that the upstream hears of it in time and the
+/// request is booked as aborted.
+async fn leaves_in(script: impl Fn() -> Script, stream: bool, once: Once) {
     let upstream = Upstream::start();
     let setup = Setup::alone();
     let scene = setup.scene().await;
     let _house = scene.ordinary(&upstream.base_url()).await;
     let narrow = scene.tenant("narrow", |tenant| tenant.limits.concurrency = Some(1)).await;
     let server: Server = setup.boot().await;
-    for &how in ways {
+    for how in EVERY_WAY {
         upstream.then(script());
         let mut client = RawClient::chat(server.address(), &narrow.token, &ask(stream)).await;
         let received = upstream.next_request().await;
-        if let Some(text) = ready {
+        if let Once::Read(text) | Once::Stalled(text) = once {
             client.read_until(text).await;
+        }
+        if matches!(once, Once::Stalled(_)) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
         let left = Instant::now();
         let kept = leave(client, how).await;
@@ -73,8 +87,8 @@ async fn leaves_in(ways: &[Leaves], script: impl Fn() -> Script, stream: bool, r
 
 #[tokio::test]
 async fn while_waiting_for_the_head() {
-    leaves_in(&EVERY_WAY, Script::silent, false, None).await;
-    leaves_in(&EVERY_WAY, Script::silent, true, None).await;
+    leaves_in(Script::silent, false, Once::Asked).await;
+    leaves_in(Script::silent, true, Once::Asked).await;
 }
 
 #[tokio::test]
@@ -83,34 +97,49 @@ async fn while_waiting_for_the_first_content() {
         let role = chat_chunk(&json!({"role": "assistant", "content": ""}), &Value::Null);
         Script::status(200).sse().body(role).hang()
     };
-    leaves_in(&EVERY_WAY, script, true, None).await;
+    leaves_in(script, true, Once::Asked).await;
 }
 
 #[tokio::test]
 async fn in_the_middle_of_a_stream() {
     let script =
         || Script::status(200).sse().body(chat_chunk(&json!({"content": "ready"}), &Value::Null)).hang();
-    leaves_in(&EVERY_WAY, script, true, Some("ready")).await;
+    leaves_in(script, true, Once::Read("ready")).await;
 }
 
 #[tokio::test]
 async fn in_the_middle_of_a_plain_answer() {
     let script = || Script::status(200).length(1_000).body("{\"id\":\"x\",").hang();
-    leaves_in(&EVERY_WAY, script, false, None).await;
+    leaves_in(script, false, Once::Asked).await;
 }
+
+/// More than all buffers on the way can hold.
+const CHUNKS: usize = 400;
 
 #[tokio::test]
 async fn under_backpressure() {
-    // The client reads nothing more, so that everything fills up; then it leaves. One that only
-    // half-closes and goes on not reading is cut by the listener's user timeout.
+    // The client reads nothing more, so that everything fills up; then it leaves.
     let script = || {
         let chunk = chat_chunk(&json!({"content": "x".repeat(60_000)}), &Value::Null);
         let mut script =
             Script::status(200).sse().body(chat_chunk(&json!({"content": "ready"}), &Value::Null));
-        for _ in 0..400 {
+        for _ in 0..CHUNKS {
             script = script.body(chunk.clone());
         }
         script.hang()
     };
-    leaves_in(&[Leaves::Close, Leaves::Reset], script, true, Some("ready")).await;
+    leaves_in(script, true, Once::Stalled("ready")).await;
+}
+
+#[tokio::test]
+async fn under_the_backpressure_of_a_plain_answer() {
+    let script = || {
+        let mut script =
+            Script::status(200).length(CHUNKS * 60_000 + 1_000).body("{\"id\":\"ready\",\"x\":\"");
+        for _ in 0..CHUNKS {
+            script = script.body("x".repeat(60_000));
+        }
+        script.hang()
+    };
+    leaves_in(script, false, Once::Stalled("ready")).await;
 }
