@@ -166,9 +166,11 @@ pub fn logs(settings: &Settings) -> anyhow::Result<LogConfig> {
     let asked: Targets = settings.log.level.parse().context("log.level")?;
     Ok(LogConfig {
         json: settings.log.format == LogFormat::Json,
-        // What the server library says of its own workers is said by us already.
+        // What the server library says of its own workers is said by us already, and what it calls
+        // errors of its connections are clients that send no HTTP.
         levels: Targets::new()
             .with_target("actix_server", LevelFilter::WARN)
+            .with_target("actix_http", LevelFilter::OFF)
             .with_targets(asked.iter())
             .with_default(asked.default_level().unwrap_or(LevelFilter::OFF)),
         colours: std::io::stderr().is_terminal(),

@@ -20,6 +20,7 @@ use super::{
     cors,
     ops::{self, Ops},
 };
+use crate::telemetry::{Metrics, labels::Refusal};
 
 /// Connections that may wait to be accepted; the kernel's own limit may be lower.
 const BACKLOG: u32 = 8_192;
@@ -101,9 +102,11 @@ where
     let config = config.clone();
     // Put together by hand, since actix's own server drives no connection but its own.
     let server = builder.listen("http", listener, move || {
+        let surfaces = surfaces();
+        let metrics = Arc::clone(&surfaces.metrics);
         let app = App::new()
             .configure(ops::configure(Arc::clone(&ops)))
-            .configure(configure(surfaces()))
+            .configure(configure(surfaces))
             .wrap(cors::allowing(&config.cors_origins))
             .into_factory()
             .map_err(|error| error.error_response());
@@ -121,7 +124,16 @@ where
             .h1(map_config(app, |()| AppConfig::default()));
         fn_service(|stream: TcpStream| ready(Connection::accepted(stream).map_err(DispatchError::Io)))
             .and_then(http)
+            .map_err(move |error| ended_early(&error, &metrics))
     })?;
     let server = server.run();
     Ok((ServeHandle(server.handle()), server))
+}
+
+/// What a connection ends of is the client's doing: a scanner must not be able to flood the log.
+fn ended_early(error: &DispatchError, metrics: &Metrics) {
+    if matches!(error, DispatchError::Parse(_)) {
+        metrics.refused(Refusal::BadRequest);
+    }
+    tracing::debug!(%error, "a client's connection ended early");
 }

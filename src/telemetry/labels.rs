@@ -64,7 +64,7 @@ domain_labels! {
 labels! {
     /// Why a request was refused before any attempt.
     Refusal {
-        /// The body or a parameter could not be read.
+        /// The head, the body or a parameter could not be read.
         BadRequest = "bad_request",
         /// The body is larger than the limit.
         TooLarge = "too_large",

@@ -85,6 +85,10 @@ async fn heads_that_are_none_or_too_large_end_the_connection() {
         assert!(refused && said.matches("HTTP/1.1").count() <= 1, "{said}");
     }
     server.anonymous().get("/healthz").await.expect_status(200);
+    let metrics = server.anonymous().get("/metrics").await.text();
+    assert!(metrics.contains("tollway_refusals_total{reason=\"bad_request\"} 8"), "{metrics}");
+    let log = server.log();
+    assert!(!log.contains("ERROR") && !log.contains("WARN"), "whoever scans the port floods the log:\n{log}");
 }
 
 #[tokio::test]
