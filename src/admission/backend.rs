@@ -51,7 +51,7 @@ impl Admission {
     pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
         match self {
             Self::Local(local) => local.admit(enter, acquire),
-            Self::Redis(redis) => redis.admit(enter, acquire).await,
+            Self::Redis(redis) => Box::pin(redis.admit(enter, acquire)).await,
         }
     }
 
@@ -65,7 +65,7 @@ impl Admission {
     pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
         match self {
             Self::Local(local) => local.acquire(acquire),
-            Self::Redis(redis) => redis.acquire(acquire).await,
+            Self::Redis(redis) => Box::pin(redis.acquire(acquire)).await,
         }
     }
 
@@ -91,7 +91,7 @@ impl Admission {
     pub async fn cool(&self, cool: &Cool) -> Option<Timestamp> {
         match self {
             Self::Local(local) => local.cool(cool),
-            Self::Redis(redis) => redis.cool(cool).await,
+            Self::Redis(redis) => Box::pin(redis.cool(cool)).await,
         }
     }
 

@@ -25,8 +25,8 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// Events in one write to the store.
-const BATCH: usize = 500;
+/// Events in one transaction of the store; a multiple of its largest insert.
+const BATCH: usize = 512;
 /// How long an event waits for others to come along.
 const GATHER: Duration = Duration::from_millis(100);
 /// The wait after a first failure, doubled up to the last.

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 
 use crate::{domain::event::UsageEvent, store::StoreError};
@@ -39,9 +40,9 @@ impl Rejected {
     ///
     /// As [`add`](Self::add).
     pub fn add_unreadable(&self, payload: &[u8]) -> io::Result<()> {
-        let payload = String::from_utf8_lossy(payload);
+        let payload = STANDARD.encode(payload);
         tracing::error!("the end of a request cannot be read and was set aside");
-        self.append(&json!({ "unreadable": payload }))
+        self.append(&json!({ "unreadable": payload, "encoding": "base64 of MessagePack" }))
     }
 
     fn append(&self, line: &serde_json::Value) -> io::Result<()> {

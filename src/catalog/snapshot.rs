@@ -1,6 +1,9 @@
 //! What a request sees of the catalog: built once per change, never modified.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     admission::{Pool, PoolKey},
@@ -13,6 +16,7 @@ use crate::{
     },
     net::Target,
     store::CatalogRows,
+    telemetry::{Metrics, ModelMetrics, ProviderMetrics},
 };
 
 /// Everything that can be served, as it stood at one version of the store.
@@ -31,6 +35,7 @@ pub struct Served {
     pub model: Model,
     /// Enabled routes to enabled providers.
     pub candidates: Vec<Candidate>,
+    counters: OnceLock<ModelMetrics>,
 }
 
 /// One way to serve a model.
@@ -52,6 +57,7 @@ pub struct ProviderPool {
     /// The keys as admission knows them: active ones only.
     pub pool: Pool,
     members: HashMap<KeyId, Arc<PoolMember>>,
+    counters: OnceLock<ProviderMetrics>,
 }
 
 /// A key of a pool.
@@ -61,6 +67,13 @@ pub struct PoolMember {
     pub key: Key,
     /// Its own base URL, where it has one.
     pub target: Option<Target>,
+}
+
+impl Served {
+    /// The model's counters, found by its name once.
+    pub fn counters(&self, metrics: &Metrics) -> &ModelMetrics {
+        self.counters.get_or_init(|| metrics.model(&self.model.name))
+    }
 }
 
 impl PoolMember {
@@ -76,6 +89,11 @@ impl ProviderPool {
     #[must_use]
     pub fn member(&self, id: KeyId) -> Option<&Arc<PoolMember>> {
         self.members.get(&id).filter(|member| member.is_usable())
+    }
+
+    /// The provider's counters, found by its name once.
+    pub fn counters(&self, metrics: &Metrics) -> &ProviderMetrics {
+        self.counters.get_or_init(|| metrics.provider(&self.provider.name))
     }
 
     /// Every key, in no particular order, those out of use included.
@@ -114,7 +132,7 @@ impl Snapshot {
             .map(|model| {
                 let routes = routes.remove(&model.id).unwrap_or_default();
                 let candidates = candidates(routes, &providers);
-                (model.name.clone(), Arc::new(Served { model, candidates }))
+                (model.name.clone(), Arc::new(Served { model, candidates, counters: OnceLock::new() }))
             })
             .collect();
         Self { version: rows.version, models, providers }
@@ -183,7 +201,7 @@ fn provider_pool(
         Some(old) if *old.pool.keys == *pool_keys => old.pool.clone(),
         _ => Pool { provider: provider.id, version: version.unsigned_abs(), keys: pool_keys.into() },
     };
-    Some(ProviderPool { provider, target, pool, members })
+    Some(ProviderPool { provider, target, pool, members, counters: OnceLock::new() })
 }
 
 fn pool_key(key: &Key) -> PoolKey {

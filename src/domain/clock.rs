@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Datelike, Timelike, Utc};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 /// An instant on the wall clock, in microseconds since the Unix epoch; what both databases keep.
@@ -96,38 +96,20 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+/// Text where people read it, microseconds where they do not.
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let at = self.to_utc();
-        let Ok(year @ 0..=9_999) = u32::try_from(at.year()) else { return s.collect_str(self) };
-        // What Display gives, without the formatting machinery: every journal record holds some.
-        let mut text = *b"0000-00-00T00:00:00.000000Z";
-        for (range, number) in [
-            (0..4, year),
-            (5..7, at.month()),
-            (8..10, at.day()),
-            (11..13, at.hour()),
-            (14..16, at.minute()),
-            (17..19, at.second()),
-            (20..26, at.nanosecond() / 1_000),
-        ] {
-            write_digits(&mut text[range], number);
-        }
-        s.serialize_str(std::str::from_utf8(&text).map_err(serde::ser::Error::custom)?)
-    }
-}
-
-/// Fills `out` with the last decimal digits of `number`.
-fn write_digits(out: &mut [u8], mut number: u32) {
-    for digit in out.iter_mut().rev() {
-        *digit = b"0123456789"[(number % 10) as usize];
-        number /= 10;
+        if s.is_human_readable() { s.collect_str(self) } else { s.serialize_i64(self.0) }
     }
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        DateTime::<Utc>::deserialize(d).map(Self::from)
+        if d.is_human_readable() {
+            DateTime::<Utc>::deserialize(d).map(Self::from)
+        } else {
+            i64::deserialize(d).map(Self)
+        }
     }
 }
 

@@ -78,16 +78,15 @@ macro_rules! ids {
 
         impl Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                // Written without the formatting machinery: a journal record holds a dozen ids.
-                let mut text = [b'_'; $prefix.len() + 33];
-                text[..$prefix.len()].copy_from_slice($prefix.as_bytes());
-                self.0.as_simple().encode_lower(&mut text[$prefix.len() + 1..]);
-                s.serialize_str(std::str::from_utf8(&text).map_err(serde::ser::Error::custom)?)
+                if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
             }
         }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                if !d.is_human_readable() {
+                    return Uuid::deserialize(d).map(Self);
+                }
                 let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
                 text.parse().map_err(serde::de::Error::custom)
             }

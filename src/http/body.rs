@@ -73,7 +73,7 @@ pub async fn read(request: &HttpRequest, mut payload: web::Payload) -> Result<By
 }
 
 /// The decoder that the headers ask for, if any.
-fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, Refusal> {
+fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Box<Decoder>>, Refusal> {
     let mut codings = headers.get_all(header::CONTENT_ENCODING);
     let coding = match (codings.next(), codings.next()) {
         (None, _) => return Ok(None),
@@ -83,7 +83,7 @@ fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, Refusal
     if coding.eq_ignore_ascii_case("identity") {
         return Ok(None);
     }
-    Decoder::named(coding, limit).map(Some).map_err(|_| Refusal::UnknownCoding)
+    Decoder::named(coding, limit).map(Box::new).map(Some).map_err(|_| Refusal::UnknownCoding)
 }
 
 fn undecoded(error: &NetError, limit: usize) -> Refusal {

@@ -102,11 +102,12 @@ impl Identity {
         if let Some(seen) = self.seen.get(&hash) {
             return match seen.settled(at, self.bounds.fresh_for) {
                 Some(answer) => answer,
-                None => self.judge(hash, seen.basis.clone(), at).await,
+                None => Box::pin(self.judge(hash, seen.basis.clone(), at)).await,
             };
         }
         address.map_or(Ok(()), |address| self.throttle.check(address))?;
-        let answer = self.verify_unseen(presented, hash, at).await;
+        // Boxed, so that a request whose token was seen does not carry the room for all this.
+        let answer = Box::pin(self.verify_unseen(presented, hash, at)).await;
         if let (Err(denied), Some(address)) = (&answer, address)
             && denied.is_suspicious()
         {

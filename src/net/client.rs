@@ -60,7 +60,8 @@ impl Client {
         match target.transport() {
             Transport::Http1 => self.send_http1(target, request).await,
             Transport::Http2 => {
-                let (status, mut headers, body) = self.0.http2.send(target, request).await?;
+                // Boxed, like dialling below: a call over a kept connection needs no room for it.
+                let (status, mut headers, body) = Box::pin(self.0.http2.send(target, request)).await?;
                 let body = Body::new(Source::Http2(Box::new(body)), &mut headers)?;
                 Ok(Response { status, headers, body })
             }
@@ -76,7 +77,7 @@ impl Client {
                 answered => return answered,
             }
         }
-        let fresh = dial(target, &self.0.resolver, self.0.tls.http1()).await?;
+        let fresh = Box::pin(dial(target, &self.0.resolver, self.0.tls.http1())).await?;
         self.exchange(fresh, target, request, head).await
     }
 

@@ -116,7 +116,7 @@ impl Attempts {
             self.flight.give_back(lease);
             return Err(Verdict::Try(Next::NextKey));
         }
-        self.flight.begin_attempt(candidate, lease).map_err(Verdict::Stop)?;
+        self.flight.begin_attempt(candidate, lease).await.map_err(Verdict::Stop)?;
         let span = telemetry::span!(
             "relay.attempt",
             provider = candidate.provider.provider.name,
@@ -142,10 +142,10 @@ impl Attempts {
                     Err(not_opened) => not_opened,
                 }
             }
-            Ok(reply) => NotOpened::refused(read_error(reply, self.flight.parts.clock.now()).await),
+            Ok(reply) => NotOpened::refused(Box::pin(read_error(reply, self.flight.parts.clock.now())).await),
             Err(not_opened) => not_opened,
         };
-        Err(self.failed(candidate, lease, not_opened).await)
+        Err(Box::pin(self.failed(candidate, lease, not_opened)).await)
     }
 
     fn no_key(&mut self, candidate: &Candidate, none: NoKey) -> Verdict {

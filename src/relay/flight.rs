@@ -173,8 +173,11 @@ impl Flight {
     /// Journals that `lease` is about to be used.
     ///
     /// # Errors
-    /// When the journal has no room; then nothing may be sent.
-    pub(super) fn begin_attempt(&mut self, candidate: &Candidate, lease: Lease) -> Result<(), Failure> {
+    /// When the journal has no room or cannot be written; then nothing may be sent.
+    ///
+    /// # Cancellation
+    /// As of the flight: what has begun is settled when it is dropped.
+    pub(super) async fn begin_attempt(&mut self, candidate: &Candidate, lease: Lease) -> Result<(), Failure> {
         let started_at = self.parts.clock.now();
         let start = AttemptStart {
             route_id: candidate.route.id,
@@ -184,20 +187,21 @@ impl Flight {
             started_at,
             cost: candidate.route.cost,
         };
-        let written = match self.attempts.last() {
+        let queued = match self.attempts.last() {
             Some(previous) if self.stage == Stage::Begun => {
                 self.parts.journal.attempt(self.request, &start, previous)
             }
             _ => self.parts.journal.begin(&self.begin_record(), &start),
         };
-        if let Err(error) = written {
-            tracing::error!(%error, request.id = %self.request, "journal refuses");
-            self.give_back(lease);
-            return Err(Failure::JournalFull);
-        }
-        if std::mem::replace(&mut self.stage, Stage::Begun) != Stage::Begun {
-            self.parts.metrics.added_latency(self.started.elapsed());
-        }
+        let queued = match queued {
+            Ok(queued) => queued,
+            Err(error) => {
+                tracing::error!(%error, request.id = %self.request, "journal refuses");
+                self.give_back(lease);
+                return Err(Failure::JournalFull);
+            }
+        };
+        let is_first = std::mem::replace(&mut self.stage, Stage::Begun) != Stage::Begun;
         self.current = Some(Current {
             candidate: candidate.clone(),
             lease,
@@ -205,6 +209,14 @@ impl Flight {
             started: Instant::now(),
             status: None,
         });
+        // What is in line may yet be written, so the request has begun and will end.
+        if let Err(error) = queued.in_turn().await {
+            tracing::error!(%error, request.id = %self.request, "journal cannot be written");
+            return Err(Failure::JournalFull);
+        }
+        if is_first {
+            self.parts.metrics.added_latency(self.started.elapsed());
+        }
         Ok(())
     }
 

@@ -121,7 +121,7 @@ impl Relay {
     async fn funds(&self, principal: &Principal) -> Result<Option<Nanos>, Failure> {
         match &principal.tenant {
             Some(tenant) if tenant.billing == BillingMode::Prepaid => {
-                let spendable = self.parts.funds.spendable(tenant.id).await;
+                let spendable = Box::pin(self.parts.funds.spendable(tenant.id)).await;
                 spendable.map(Some).map_err(|_| Failure::FundsUnknown)
             }
             _ => Ok(None),

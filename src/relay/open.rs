@@ -37,7 +37,7 @@ pub(super) struct Rest {
     pub held: BytesMut,
     /// What comes; none: the answer is complete and the flight settled.
     pub body: Option<net::Body>,
-    pub filter: Filter,
+    pub filter: Box<Filter>,
     pub redactor: Redactor,
     /// Longest silence between two pieces of content.
     pub idle: Duration,
@@ -97,7 +97,7 @@ pub(super) async fn read_to_content(
     deadline: Instant,
 ) -> Result<Rest, NotOpened> {
     let status = Some(reply.status);
-    let filter = Filter::new(flight.asked, &flight.served.model.name, &reply.redactor);
+    let filter = Box::new(Filter::new(flight.asked, &flight.served.model.name, &reply.redactor));
     let silent = (Instant::now() + idle).min(deadline);
     let mut rest =
         Rest { held: BytesMut::new(), body: None, filter, redactor: reply.redactor, idle, deadline };
@@ -112,7 +112,7 @@ pub(super) async fn read_to_content(
                 rest.filter.finish(&mut rest.held).map_err(|_| broken(Symptom::Broken))?;
                 return match rest.filter.seen().error {
                     Some(_) => Err(in_answer(&rest, reply.status)),
-                    None => Ok(complete(flight, rest, reply.status)),
+                    None => Ok(complete(flight, rest, reply.status).await),
                 };
             }
         };
@@ -123,7 +123,7 @@ pub(super) async fn read_to_content(
         }
         flight.meter.note(seen);
         if seen.terminal {
-            return Ok(complete(flight, rest, reply.status));
+            return Ok(complete(flight, rest, reply.status).await);
         }
         if seen.first_content {
             flight.content_began();
@@ -139,10 +139,10 @@ pub(super) async fn read_to_content(
 }
 
 /// The answer is all here: settle it before the client has any of it.
-fn complete(flight: &mut Flight, rest: Rest, status: u16) -> Rest {
+async fn complete(flight: &mut Flight, rest: Rest, status: u16) -> Rest {
     flight.meter.note(rest.filter.seen());
     flight.content_began();
-    flight.finish(Outcome::Completed, status, None);
+    flight.finish_in_turn(Outcome::Completed, status).await;
     Rest { body: None, ..rest }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     admission::{Lease, SettleLease, SettlePass},
     billing::{
         estimate::Direction,
+        journal::Queued,
         settlement::{Settlement, settle},
     },
     domain::{
@@ -45,19 +46,33 @@ impl Flight {
     ///
     /// `class` says what became of the attempt in progress, if there is one.
     pub(super) fn finish(&mut self, outcome: Outcome, status: u16, class: Option<FailureClass>) {
+        drop(self.settle_once(outcome, status, class));
+    }
+
+    /// As [`finish`](Self::finish), for an answer that can wait for its turn in the journal.
+    pub(super) async fn finish_in_turn(&mut self, outcome: Outcome, status: u16) {
+        if let Some(queued) = self.settle_once(outcome, status, None)
+            && let Err(error) = queued.in_turn().await
+        {
+            tracing::error!(%error, request.id = %self.request, "end not journaled");
+        }
+    }
+
+    /// The end stands in the journal once what is returned is written.
+    fn settle_once(&mut self, outcome: Outcome, status: u16, class: Option<FailureClass>) -> Option<Queued> {
         let reached = std::mem::replace(&mut self.stage, Stage::Ended);
         if reached < Stage::Entered || reached == Stage::Ended {
-            return;
+            return None;
         }
         let usage = self.usage();
         let used = (usage.source != UsageSource::None).then(|| usage.total_tokens());
         let cost = self.current.as_ref().map(|current| current.candidate.route.cost).unwrap_or_default();
         self.end_attempt(outcome, used, class);
         let settled = settle(outcome, self.has_content(), &usage, &self.served.model.prices, &cost);
-        if reached == Stage::Begun {
+        let queued = (reached == Stage::Begun).then(|| {
             self.parts.funds.charged(self.enter.tenant, settled.charge);
-            self.write_end(outcome, status, usage, settled);
-        }
+            self.write_end(outcome, status, usage, settled)
+        });
         self.parts.admission.settle_pass(SettlePass {
             request: self.request,
             tenant: self.enter.tenant,
@@ -69,6 +84,7 @@ impl Flight {
             self.learn(&usage);
         }
         self.count(outcome, &usage, settled);
+        queued.flatten()
     }
 
     /// Ends the attempt in progress, if there is one.
@@ -84,8 +100,14 @@ impl Flight {
         self.record_attempt(&current, current.status, class);
     }
 
-    /// Writes the end of the request to the journal, and a line to the log.
-    fn write_end(&mut self, outcome: Outcome, status: u16, usage: Usage, settled: Settlement) {
+    /// Appends the end of the request to the journal, and a line to the log.
+    fn write_end(
+        &mut self,
+        outcome: Outcome,
+        status: u16,
+        usage: Usage,
+        settled: Settlement,
+    ) -> Option<Queued> {
         let event = UsageEvent {
             id: self.request,
             tenant_id: self.enter.tenant,
@@ -106,9 +128,9 @@ impl Flight {
             replica_id: self.parts.replica,
             attempts: std::mem::take(&mut self.attempts),
         };
-        if let Err(error) = self.parts.journal.end(&event) {
+        let queued = self.parts.journal.end(&event).inspect_err(|error| {
             tracing::error!(%error, request.id = %event.id, "end not journaled");
-        }
+        });
         tracing::event!(
             target: "tollway::request",
             tracing::Level::INFO,
@@ -122,11 +144,12 @@ impl Flight {
             duration_ms = event.duration_ms,
             "request"
         );
+        queued.ok()
     }
 
     /// Counts the request for operators.
     fn count(&self, outcome: Outcome, usage: &Usage, settled: Settlement) {
-        self.parts.metrics.model(&self.served.model.name).used(usage);
+        self.served.counters(&self.parts.metrics).used(usage);
         self.parts.metrics.request_ended(&RequestEnd {
             surface: ApiFormat::OpenAiChat,
             outcome,
@@ -168,7 +191,7 @@ impl Flight {
     }
 
     fn count_attempt(&self, current: &Current, end: AttemptEnd) {
-        self.parts.metrics.provider(&current.candidate.provider.provider.name).attempt_ended(end);
+        current.candidate.provider.counters(&self.parts.metrics).attempt_ended(end);
     }
 
     fn settle_lease(&self, lease: Lease, used: Option<u64>, served: bool) {

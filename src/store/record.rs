@@ -16,9 +16,19 @@ use crate::{
     store::{Store, StoreError, Tx, column::signed},
 };
 
-/// Rows of an insert. The widest, of 28 columns, stays below SQLite's 32 766 parameters and
-/// Postgres's 65 535.
-const ROWS: usize = 500;
+/// Rows of one insert. Few sizes, so that every connection prepares each statement once and keeps
+/// it: preparing costs more than running. The widest, of 28 columns, stays below SQLite's 32 766
+/// parameters and Postgres's 65 535.
+const SIZES: [usize; 5] = [128, 32, 8, 2, 1];
+
+/// Whether events may be there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guess {
+    /// None is, as nearly always: one that is there after all refuses the transaction.
+    AllNew,
+    /// Some are: they are left as they stand, and each insert tells which were not.
+    SomeKnown,
+}
 
 /// What was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,23 +52,51 @@ impl Store {
         if sorted.is_empty() {
             return Ok(RecordOutcome::default());
         }
-        let mut tx = self.begin().await?;
-        let mut new = HashSet::with_capacity(sorted.len());
-        for chunk in sorted.chunks(ROWS) {
-            new.extend(tx.insert_events(chunk).await?);
+        match self.record_sorted(&sorted, Guess::AllNew).await {
+            Err(StoreError::Conflict { .. }) => self.record_sorted(&sorted, Guess::SomeKnown).await,
+            done => done,
         }
-        let fresh: Vec<&UsageEvent> =
-            sorted.into_iter().filter(|event| new.contains(&event.id.uuid())).collect();
-        tx.insert_attempts(&fresh).await?;
-        tx.charge(&fresh).await?;
-        tx.commit().await?;
-        Ok(RecordOutcome { new: fresh.iter().map(|event| event.id).collect() })
+    }
+
+    async fn record_sorted(&self, events: &[&UsageEvent], guess: Guess) -> Result<RecordOutcome, StoreError> {
+        let mut tx = self.begin().await?;
+        match tx.record(events, guess).await {
+            Ok(new) => {
+                tx.commit().await?;
+                Ok(RecordOutcome { new })
+            }
+            Err(error) => {
+                // Whether this succeeds changes nothing: dropped, it has not happened either.
+                let _ = tx.rollback().await;
+                Err(error)
+            }
+        }
     }
 }
 
 impl Tx {
-    /// Inserts those that are not there yet; gives their ids.
-    async fn insert_events(&mut self, events: &[&UsageEvent]) -> Result<Vec<Uuid>, StoreError> {
+    /// Records events in the order of their ids; gives those that were new.
+    async fn record(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<Vec<RequestId>, StoreError> {
+        let mut fresh = Vec::with_capacity(events.len());
+        for batch in batches(events) {
+            match guess {
+                Guess::AllNew => {
+                    self.insert_events(batch, guess).await?;
+                    fresh.extend_from_slice(batch);
+                }
+                Guess::SomeKnown => {
+                    let new: HashSet<Uuid> = self.insert_events(batch, guess).await?.into_iter().collect();
+                    fresh.extend(batch.iter().filter(|event| new.contains(&event.id.uuid())));
+                }
+            }
+        }
+        self.insert_attempts(&fresh).await?;
+        self.charge(&fresh, guess).await?;
+        Ok(fresh.iter().map(|event| event.id).collect())
+    }
+
+    /// Inserts events; gives the ids of those that were not there yet, where some may be.
+    async fn insert_events(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<Vec<Uuid>, StoreError> {
         writing!(self, conn => async {
             let mut query = QueryBuilder::new(
                 "insert into usage_events (
@@ -122,7 +160,9 @@ impl Tx {
                     .push_bind(i64::from(event.duration_ms))
                     .push_bind(event.replica_id.uuid());
             });
-            query.push(" on conflict (id) do nothing returning id");
+            if guess == Guess::SomeKnown {
+                query.push(" on conflict (id) do nothing returning id");
+            }
             query.build_query_scalar().fetch_all(conn).await
         })
     }
@@ -133,7 +173,7 @@ impl Tx {
             (1i64..).zip(event.attempts.clone()).map(move |(n, attempt)| (id, n, attempt))
         };
         let attempts: Vec<(Uuid, i64, Attempt)> = events.iter().flat_map(numbered).collect();
-        for chunk in attempts.chunks(ROWS) {
+        for batch in batches(&attempts) {
             // An event whose partition was dropped may leave its attempts behind for a while.
             executing!(self, conn => async {
                 let mut query = QueryBuilder::new(
@@ -150,7 +190,7 @@ impl Tx {
                         class
                     ) ",
                 );
-                query.push_values(chunk, |mut row, (event_id, n, attempt)| {
+                query.push_values(batch, |mut row, (event_id, n, attempt)| {
                     row.push_bind(*event_id)
                         .push_bind(*n)
                         .push_bind(attempt.route_id.uuid())
@@ -170,21 +210,22 @@ impl Tx {
     }
 
     /// Books the charges of new events, and moves the balances by what was booked.
-    async fn charge(&mut self, events: &[&UsageEvent]) -> Result<(), StoreError> {
-        let charged: Vec<&&UsageEvent> = events.iter().filter(|event| event.charge.get() != 0).collect();
+    async fn charge(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<(), StoreError> {
+        let charged: Vec<&UsageEvent> =
+            events.iter().copied().filter(|event| event.charge.get() != 0).collect();
         let mut owed: BTreeMap<Uuid, i64> = BTreeMap::new();
-        for chunk in charged.chunks(ROWS) {
-            for (tenant_id, amount) in self.insert_charges(chunk).await? {
+        for batch in batches(&charged) {
+            for (tenant_id, amount) in self.insert_charges(batch, guess).await? {
                 let sum = owed.entry(tenant_id).or_default();
                 *sum = sum.saturating_add(amount);
             }
         }
         let latest = charged.iter().map(|event| ended_at(event)).max().unwrap_or_default();
         let owed: Vec<(Uuid, i64)> = owed.into_iter().collect();
-        for chunk in owed.chunks(ROWS) {
+        for batch in batches(&owed) {
             executing!(self, conn => async {
                 let mut query = QueryBuilder::new("insert into balances (tenant_id, balance_nanos, updated_at) ");
-                query.push_values(chunk, |mut row, (tenant_id, amount)| {
+                query.push_values(batch, |mut row, (tenant_id, amount)| {
                     row.push_bind(*tenant_id).push_bind(*amount).push_bind(latest.to_utc());
                 });
                 query.push(
@@ -199,9 +240,13 @@ impl Tx {
     }
 
     /// Inserts the charges that are not booked yet: an event whose partition was dropped counts as
-    /// new above, but not here.
-    async fn insert_charges(&mut self, events: &[&&UsageEvent]) -> Result<Vec<(Uuid, i64)>, StoreError> {
-        writing!(self, conn => async {
+    /// new above, but not here. Gives the tenants and amounts of those inserted.
+    async fn insert_charges(
+        &mut self,
+        events: &[&UsageEvent],
+        guess: Guess,
+    ) -> Result<Vec<(Uuid, i64)>, StoreError> {
+        let inserted = writing!(self, conn => async {
             let mut query = QueryBuilder::new(
                 "insert into ledger_entries (
                     id,
@@ -224,10 +269,28 @@ impl Tx {
                     .push_bind("system")
                     .push_bind(ended_at(event).to_utc());
             });
-            query.push(" on conflict (id) do nothing returning tenant_id, amount_nanos");
+            if guess == Guess::SomeKnown {
+                query.push(" on conflict (id) do nothing returning tenant_id, amount_nanos");
+            }
             query.build_query_as().fetch_all(conn).await
+        })?;
+        Ok(match guess {
+            Guess::SomeKnown => inserted,
+            Guess::AllNew => {
+                events.iter().map(|event| (event.tenant_id.uuid(), event.charge.negated().get())).collect()
+            }
         })
     }
+}
+
+/// `rows` in pieces of [`SIZES`], largest first.
+fn batches<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let size = SIZES.into_iter().find(|size| *size <= rows.len())?;
+        let (batch, rest) = rows.split_at(size);
+        rows = rest;
+        Some(batch)
+    })
 }
 
 fn ended_at(event: &UsageEvent) -> Timestamp {

@@ -25,7 +25,10 @@ use tracing_subscriber::{
     layer::SubscriberExt,
 };
 
-use super::traces::{TRACE_TARGET, Traces};
+use super::{
+    json::JsonLine,
+    traces::{TRACE_TARGET, Traces},
+};
 
 /// Bytes that may wait: some eight thousand lines.
 const WAITING_BYTES: usize = 2 << 20;
@@ -115,8 +118,7 @@ where
     let wanted = config.levels.clone().with_target(TRACE_TARGET, spans);
     let no_spans = filter_fn(|metadata| metadata.target() != TRACE_TARGET);
     let lines: Box<dyn Layer<Registry> + Send + Sync> = if config.json {
-        let json = fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
-        json.with_writer(writer).with_filter(no_spans).boxed()
+        fmt::layer().event_format(JsonLine).with_writer(writer).with_filter(no_spans).boxed()
     } else {
         fmt::layer().with_ansi(config.colours).with_writer(writer).with_filter(no_spans).boxed()
     };

@@ -6,6 +6,7 @@
 //! chosen by a caller never become a label or a field.
 
 mod families;
+mod json;
 pub mod labels;
 mod logs;
 mod metrics;

@@ -9,7 +9,7 @@
 //! | 4 | CRC-32 of everything else, marker excepted |
 //! | 16 | the request |
 //! | 8 | the instant that the record speaks of, µs since the epoch |
-//! | … | the payload, JSON |
+//! | … | the payload, MessagePack |
 //!
 //! A segment is preallocated, so behind its last frame there are zeros. Where a frame should be
 //! and none is, the next one is looked for by its marker; bytes skipped on the way are damage.
@@ -54,7 +54,7 @@ impl Frame<'_> {
         self.kind == END
     }
 
-    /// The JSON.
+    /// The MessagePack.
     #[must_use]
     pub const fn payload(&self) -> &[u8] {
         self.payload
@@ -65,7 +65,7 @@ impl Frame<'_> {
     /// # Errors
     ///
     /// The payload is not what its kind should be: written by a newer version, or by mistake.
-    pub fn parse(&self) -> Result<Record, serde_json::Error> {
+    pub fn parse(&self) -> Result<Record, rmp_serde::decode::Error> {
         Record::from_payload(self.kind, self.payload)
     }
 }
@@ -80,7 +80,7 @@ pub fn encode(
     request: RequestId,
     at: Timestamp,
     record: &RecordRef<'_>,
-) -> Result<(), serde_json::Error> {
+) -> Result<(), rmp_serde::encode::Error> {
     out.clear();
     out.extend_from_slice(&MARKER);
     out.extend_from_slice(&[VERSION, record.kind()]);

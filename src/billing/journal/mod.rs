@@ -1,7 +1,8 @@
 //! The journal: a local append-only record of every request.
 //!
-//! A directory holds numbered segment files, preallocated, and each append is one `write(2)`; a
-//! thread owned by the journal syncs them in groups. A killed process therefore loses nothing, a
+//! A directory holds numbered segment files, preallocated. Records are appended in memory and
+//! written in groups, those of one turn of a worker with one `write(2)`; a thread owned by the
+//! journal syncs them in larger groups. A killed process therefore loses nothing, a
 //! power cut at most [`JournalConfig::fsync_every`]. A begin is written before the upstream is
 //! called and reserves room for its end, so that an end is never refused for lack of space; the
 //! end is written before the client has its last byte.
@@ -37,7 +38,7 @@ pub(in crate::billing) use open::mark_adopted;
 pub use open::{OpenHold, RecentAttempt, Recovered};
 pub use read::{Chunk, Position, Reader};
 pub use record::{AttemptStart, Begin, MAX_ATTEMPTS, MAX_NAME_BYTES, OpenRequest, Record};
-pub use write::Journal;
+pub use write::{Journal, Queued};
 
 use crate::domain::clock::Timestamp;
 
@@ -116,7 +117,7 @@ pub enum JournalError {
     },
     /// A record could not be put into bytes.
     #[error("cannot encode a record")]
-    Encode(#[source] serde_json::Error),
+    Encode(#[source] rmp_serde::encode::Error),
     /// The system's error.
     #[error("the journal cannot {attempted}")]
     Io {

@@ -1,5 +1,12 @@
 //! What the journal writes.
+//!
+//! Payloads are MessagePack with structs as arrays: a field may be added at the end of its struct,
+//! with a default for records that do not have it, and none may be removed or moved.
 
+use rmp_serde::{
+    decode::Error as DecodeError,
+    encode::{self, Error as EncodeError},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
@@ -25,7 +32,7 @@ pub struct Begin {
     pub token: AccessTokenId,
     /// Which model.
     pub model_id: ModelId,
-    /// The model's public name, at most [`MAX_NAME_BYTES`] as a JSON string.
+    /// The model's public name, at most [`MAX_NAME_BYTES`].
     pub model: String,
     /// The format that the client speaks.
     pub format: ApiFormat,
@@ -50,7 +57,7 @@ pub struct AttemptStart {
     pub provider_id: ProviderId,
     /// Which key.
     pub key_id: KeyId,
-    /// The model name sent upstream, at most [`MAX_NAME_BYTES`] as a JSON string.
+    /// The model name sent upstream, at most [`MAX_NAME_BYTES`].
     pub upstream_model: String,
     /// When it is sent.
     pub started_at: Timestamp,
@@ -88,7 +95,7 @@ pub enum Record {
     Carried(Box<OpenRequest>),
 }
 
-/// A model name, public or upstream, may take this many bytes as a JSON string, quotes included.
+/// A model name, public or upstream, may have this many bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 /// A request has at most this many attempts.
 pub const MAX_ATTEMPTS: usize = 12;
@@ -128,66 +135,55 @@ impl RecordRef<'_> {
         }
     }
 
-    /// Appends its JSON to `out`.
+    /// Appends its MessagePack to `out`.
     ///
     /// # Errors
     ///
     /// Serialization failed, which no record of ours does.
-    pub fn write_payload(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    pub fn write_payload(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
-            Self::Begin(begin, first) => serde_json::to_writer(out, &(begin, first)),
-            Self::Attempt(previous, next) => serde_json::to_writer(out, &(previous, next)),
-            Self::Progress(usage) => serde_json::to_writer(out, usage),
-            Self::End(event) => serde_json::to_writer(out, event),
-            Self::Carried(open) => serde_json::to_writer(out, open),
+            Self::Begin(begin, first) => encode::write(out, &(begin, first)),
+            Self::Attempt(previous, next) => encode::write(out, &(previous, next)),
+            Self::Progress(usage) => encode::write(out, usage),
+            Self::End(event) => encode::write(out, event),
+            Self::Carried(open) => encode::write(out, open),
         }
     }
 }
 
 impl Record {
-    /// Reads the JSON of a record of the given kind.
+    /// Reads the MessagePack of a record of the given kind.
     ///
     /// # Errors
     ///
-    /// The kind is unknown or the JSON is not of its shape.
-    pub fn from_payload(kind: u8, payload: &[u8]) -> Result<Self, serde_json::Error> {
+    /// The kind is unknown or the payload is not of its shape.
+    pub fn from_payload(kind: u8, payload: &[u8]) -> Result<Self, DecodeError> {
         match kind {
-            BEGIN => serde_json::from_slice(payload).map(Self::Begin),
-            ATTEMPT => serde_json::from_slice(payload).map(Self::Attempt),
-            PROGRESS => serde_json::from_slice(payload).map(Self::Progress),
-            END => serde_json::from_slice(payload).map(Self::End),
-            CARRIED => serde_json::from_slice(payload).map(Self::Carried),
+            BEGIN => rmp_serde::from_slice(payload).map(Self::Begin),
+            ATTEMPT => rmp_serde::from_slice(payload).map(Self::Attempt),
+            PROGRESS => rmp_serde::from_slice(payload).map(Self::Progress),
+            END => rmp_serde::from_slice(payload).map(Self::End),
+            CARRIED => rmp_serde::from_slice(payload).map(Self::Carried),
             unknown => Err(serde::de::Error::custom(format_args!("unknown kind of record {unknown}"))),
         }
     }
 }
 
 /// Bytes that an end takes besides its names and attempts: every number at its longest.
-const END_BYTES: usize = 1_300;
+const END_BYTES: usize = 330;
 /// Bytes that one attempt adds to an end besides its name.
-const ATTEMPT_BYTES: usize = 420;
+const ATTEMPT_BYTES: usize = 110;
 
 /// Room to keep for the end of a request that begins.
 #[must_use]
 pub fn end_reserve(begin: &Begin, first: &AttemptStart) -> usize {
-    END_BYTES + json_bytes(&begin.model) + attempt_reserve(first)
+    END_BYTES + begin.model.len() + attempt_reserve(first)
 }
 
 /// Room to keep in the end for one more attempt.
 #[must_use]
 pub fn attempt_reserve(attempt: &AttemptStart) -> usize {
-    ATTEMPT_BYTES + json_bytes(&attempt.upstream_model)
-}
-
-/// Bytes of `text` as a JSON string, quotes included.
-#[must_use]
-pub fn json_bytes(text: &str) -> usize {
-    let escaped = |byte: u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
-        0..=0x1F => 6,
-        _ => 1,
-    };
-    2 + text.bytes().map(escaped).sum::<usize>()
+    ATTEMPT_BYTES + attempt.upstream_model.len()
 }
 
 #[cfg(test)]
@@ -200,11 +196,8 @@ mod tests {
 
     const LATEST: Timestamp = Timestamp::from_unix_us(i64::MAX);
 
-    /// A name that takes all the bytes it may, most of them escapes.
     fn longest_name() -> String {
-        let name = "\u{1}".repeat(85);
-        assert_eq!(json_bytes(&name), MAX_NAME_BYTES);
-        name
+        "x".repeat(MAX_NAME_BYTES)
     }
 
     fn highest_prices() -> Prices {
@@ -340,14 +333,6 @@ mod tests {
         ] {
             let bytes = encoded(&record);
             assert!(bytes > HEADER_BYTES && bytes <= MAX_FRAME_BYTES, "kind {} takes {bytes}", record.kind());
-        }
-    }
-
-    #[test]
-    fn the_length_of_a_json_string_is_known_without_making_it() {
-        for text in ["", "gpt-4o-mini", "a\"b\\c", "\n\r\t\u{8}\u{c}\u{1}\u{1f}", "模型🚀", "\u{7f}\u{2028}"]
-        {
-            assert_eq!(json_bytes(text), serde_json::to_string(text).unwrap().len(), "{text:?}");
         }
     }
 }

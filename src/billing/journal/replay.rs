@@ -38,7 +38,7 @@ impl Replay {
     /// # Errors
     ///
     /// The payload cannot be parsed; nothing was applied.
-    pub fn apply(&mut self, segment: u64, frame: &Frame<'_>) -> Result<Applied, serde_json::Error> {
+    pub fn apply(&mut self, segment: u64, frame: &Frame<'_>) -> Result<Applied, rmp_serde::decode::Error> {
         if frame.is_end() {
             self.open.remove(&frame.request);
             return Ok(Applied::Ended);

@@ -20,6 +20,8 @@ use crate::domain::{clock::Timestamp, ids::RequestId};
 pub struct Room {
     /// Written into.
     pub current: Segment,
+    /// Frames that come next in it and are still to be written.
+    unwritten: Vec<u8>,
     /// Preallocated, in order, all zeros.
     pub spares: VecDeque<Segment>,
     /// Full segments still on disk: bytes written and bytes of the file.
@@ -64,7 +66,7 @@ struct Promise {
     bytes: u64,
     attempts: usize,
     /// Where its latest record ends.
-    written_to: Position,
+    appended_to: Position,
 }
 
 /// Why an append was not made.
@@ -84,6 +86,7 @@ impl Room {
         let total_bytes = current.size + spares.iter().map(|spare| spare.size).sum::<u64>();
         Self {
             current,
+            unwritten: Vec::new(),
             spares,
             sealed: BTreeMap::new(),
             total_bytes,
@@ -100,7 +103,8 @@ impl Room {
     /// Bytes ahead that nobody was promised.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        let ahead = self.current.room() + self.spares.iter().map(Segment::room).sum::<u64>();
+        let here = self.current.room().saturating_sub(self.unwritten.len() as u64);
+        let ahead = here + self.spares.iter().map(Segment::room).sum::<u64>();
         ahead.saturating_sub(self.promised_bytes)
     }
 
@@ -137,11 +141,11 @@ impl Room {
             return Err(Refused::NoRoom);
         }
         self.append(frame)?;
-        let written_to = self.written_to();
+        let appended_to = self.appended_to();
         let promise = self.open.entry(request).or_default();
         promise.bytes += reserve;
         promise.attempts += attempts;
-        promise.written_to = written_to;
+        promise.appended_to = appended_to;
         self.promised_bytes += reserve;
         Ok(())
     }
@@ -176,10 +180,18 @@ impl Room {
     pub fn carry(&mut self, request: RequestId, frame: &[u8], read_to: Position) -> Result<bool, Refused> {
         match self.open.get(&request) {
             None => Ok(true),
-            Some(promise) if promise.written_to > read_to => Ok(false),
+            Some(promise) if promise.appended_to > read_to => Ok(false),
             Some(_) if self.free_bytes() < frame.len() as u64 => Err(Refused::NoRoom),
             Some(_) => self.append(frame).map(|()| true),
         }
+    }
+
+    /// Up to where frames are appended; those behind [`written_to`](Self::written_to) are not in the
+    /// file yet.
+    #[must_use]
+    pub fn appended_to(&self) -> Position {
+        let offset = self.current.written + self.unwritten.len() as u64;
+        Position { segment: self.current.number, offset }
     }
 
     /// Up to where frames are written.
@@ -188,19 +200,34 @@ impl Room {
         Position { segment: self.current.number, offset: self.current.written }
     }
 
+    /// Writes everything appended, with one `write(2)`.
+    ///
+    /// # Errors
+    ///
+    /// The system's; everything is still to be written then.
+    pub fn write_out(&mut self) -> io::Result<()> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        self.current.append(&self.unwritten)?;
+        self.unwritten.clear();
+        if !self.dirty.iter().any(|file| Arc::ptr_eq(file, &self.current.file)) {
+            self.dirty.push(Arc::clone(&self.current.file));
+        }
+        Ok(())
+    }
+
     fn append(&mut self, frame: &[u8]) -> Result<(), Refused> {
         if frame.len() > MAX_FRAME_BYTES {
             return Err(Refused::TooLarge);
         }
-        while !self.current.fits(frame.len() as u64) {
+        while !self.current.fits((self.unwritten.len() + frame.len()) as u64) {
+            self.write_out().map_err(Refused::Io)?;
             let spare = self.spares.pop_front().ok_or(Refused::NoRoom)?;
             let full = std::mem::replace(&mut self.current, spare);
             self.sealed.insert(full.number, Sealed { written: full.written, size: full.size });
         }
-        self.current.append(frame).map_err(Refused::Io)?;
-        if !self.dirty.iter().any(|file| Arc::ptr_eq(file, &self.current.file)) {
-            self.dirty.push(Arc::clone(&self.current.file));
-        }
+        self.unwritten.extend_from_slice(frame);
         Ok(())
     }
 

@@ -39,18 +39,18 @@ impl Segment {
         self.size - self.written >= bytes
     }
 
-    /// Appends with one `write(2)`.
+    /// Appends frames with one `write(2)`.
     ///
     /// # Errors
     ///
     /// The system's; nothing was appended then.
-    pub fn append(&mut self, frame: &[u8]) -> io::Result<()> {
-        if let Err(failed) = self.file.write_all_at(frame, self.written) {
+    pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+        if let Err(failed) = self.file.write_all_at(frames, self.written) {
             // Half a frame would be taken for damage once a shorter one is written over it.
-            let _ = self.file.write_all_at(&vec![0; frame.len()], self.written);
+            let _ = self.file.write_all_at(&vec![0; frames.len()], self.written);
             return Err(failed);
         }
-        self.written += frame.len() as u64;
+        self.written += frames.len() as u64;
         Ok(())
     }
 }

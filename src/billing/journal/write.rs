@@ -7,9 +7,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::{
     JournalConfig, JournalError, JournalHealth, frame,
     read::Position,
-    record::{
-        AttemptStart, Begin, MAX_NAME_BYTES, OpenRequest, RecordRef, attempt_reserve, end_reserve, json_bytes,
-    },
+    record::{AttemptStart, Begin, MAX_NAME_BYTES, OpenRequest, RecordRef, attempt_reserve, end_reserve},
     room::{Refused, Room},
     segment,
     sync::SyncThread,
@@ -29,7 +27,8 @@ thread_local! {
 }
 
 /// The journal of this replica. Clones share it; every function may be called from any thread and
-/// blocks for microseconds: one `write(2)` into preallocated space.
+/// blocks for microseconds: at most one `write(2)` into preallocated space. What they append counts
+/// once it is written, see [`Queued`].
 ///
 /// Order of records of one request: [`begin`](Self::begin), then any of
 /// [`attempt`](Self::attempt) and [`progress`](Self::progress), then [`end`](Self::end).
@@ -38,6 +37,17 @@ pub struct Journal {
     pub(super) shared: Arc<Shared>,
     /// Ends the thread when the last clone goes.
     _thread: Arc<SyncThread>,
+}
+
+/// A record that is next in line to be written. Dropped, it is written at once;
+/// [`in_turn`](Self::in_turn) writes it together with those of others.
+#[derive(Debug)]
+pub struct Queued {
+    shared: Arc<Shared>,
+    /// Where it ends.
+    to: Position,
+    /// No other request is under way, so that nobody would come along.
+    is_alone: bool,
 }
 
 /// A segment, as far as it is written.
@@ -85,13 +95,13 @@ impl Journal {
     }
 
     /// Records that a request begins and its first try is about to be sent, and keeps room for its
-    /// end.
+    /// end. It may be sent once this is written.
     ///
     /// # Errors
     ///
     /// [`JournalError::Full`] when there is no room: answer 503, nothing was sent yet. Any other
     /// error likewise means that nothing was recorded.
-    pub fn begin(&self, begin: &Begin, first: &AttemptStart) -> Result<(), JournalError> {
+    pub fn begin(&self, begin: &Begin, first: &AttemptStart) -> Result<Queued, JournalError> {
         check_name(&begin.model)?;
         check_name(&first.upstream_model)?;
         let record = RecordRef::Begin(begin, first);
@@ -109,7 +119,7 @@ impl Journal {
         request: RequestId,
         attempt: &AttemptStart,
         previous: &Attempt,
-    ) -> Result<(), JournalError> {
+    ) -> Result<Queued, JournalError> {
         check_name(&attempt.upstream_model)?;
         let record = RecordRef::Attempt(previous, attempt);
         self.promise(request, attempt.started_at, &record, attempt_reserve(attempt), 1)
@@ -121,28 +131,26 @@ impl Journal {
     /// # Errors
     ///
     /// Not recorded; the stream may go on, only the estimate after a crash is older.
-    pub fn progress(&self, request: RequestId, usage: &Usage, at: Timestamp) -> Result<(), JournalError> {
+    pub fn progress(&self, request: RequestId, usage: &Usage, at: Timestamp) -> Result<Queued, JournalError> {
         self.promise(request, at, &RecordRef::Progress(usage), 0, 0)
     }
 
-    /// Records the end of a request. Comes before the last byte to the client.
+    /// Records the end of a request. The last byte goes to the client once this is written.
     ///
     /// # Errors
     ///
     /// Never for lack of space after a begin. The system may refuse to write (a broken disk).
-    pub fn end(&self, event: &UsageEvent) -> Result<(), JournalError> {
+    pub fn end(&self, event: &UsageEvent) -> Result<Queued, JournalError> {
         let at = event.started_at.plus(Duration::from_millis(event.duration_ms.into()));
         with_frame(event.id, at, &RecordRef::End(event), |bytes| {
             let mut room = self.shared.room.lock();
-            let was_clean = room.dirty.is_empty();
             loop {
                 match room.redeem(event.id, bytes, at) {
                     Err(Refused::NoRoom) if !room.is_full => self.shared.await_segment(&mut room)?,
                     done => break done?,
                 }
             }
-            self.shared.wake(&room, was_clean);
-            Ok(())
+            Ok(self.queued(&room))
         })
     }
 
@@ -155,11 +163,7 @@ impl Journal {
     pub(super) fn carry(&self, open: &OpenRequest, read_to: Position) -> Result<bool, JournalError> {
         let request = open.begin.request;
         with_frame(request, open.last_at, &RecordRef::Carried(open), |bytes| {
-            let mut room = self.shared.room.lock();
-            let was_clean = room.dirty.is_empty();
-            let is_copied = room.carry(request, bytes, read_to)?;
-            self.shared.wake(&room, was_clean);
-            Ok(is_copied)
+            Ok(self.shared.room.lock().carry(request, bytes, read_to)?)
         })
     }
 
@@ -182,22 +186,25 @@ impl Journal {
         record: &RecordRef<'_>,
         reserve: usize,
         attempts: usize,
-    ) -> Result<(), JournalError> {
+    ) -> Result<Queued, JournalError> {
         with_frame(request, at, record, |bytes| {
             let mut room = self.shared.room.lock();
             if room.sync_failed {
                 return Err(JournalError::SyncFailed);
             }
-            let was_clean = room.dirty.is_empty();
             loop {
                 match room.promise(request, bytes, reserve as u64, attempts) {
                     Err(Refused::NoRoom) if !room.is_full => self.shared.await_segment(&mut room)?,
                     done => break done?,
                 }
             }
-            self.shared.wake(&room, was_clean);
-            Ok(())
+            Ok(self.queued(&room))
         })
+    }
+
+    fn queued(&self, room: &Room) -> Queued {
+        let is_alone = room.open_requests() <= 1;
+        Queued { shared: Arc::clone(&self.shared), to: room.appended_to(), is_alone }
     }
 
     /// What is on disk and not yet in the store, and whether there is room.
@@ -235,7 +242,7 @@ impl Journal {
         })
     }
 
-    /// Syncs what was written so far, now. For shutdown; blocks for as long as the disk takes.
+    /// Writes and syncs everything so far, now. For shutdown; blocks for as long as the disk takes.
     ///
     /// # Errors
     ///
@@ -245,7 +252,49 @@ impl Journal {
     }
 }
 
+impl Queued {
+    /// Waits until every other task that is ready has had its turn, then writes it with all that
+    /// they appended. A write wakes whoever waits for the answer, so that writing together also
+    /// saves the others' waking one by one.
+    ///
+    /// # Errors
+    ///
+    /// The system's; the record is still in line then, and may be written later.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped, it writes at once.
+    pub async fn in_turn(mut self) -> Result<(), JournalError> {
+        if !self.is_alone {
+            tokio::task::yield_now().await;
+        }
+        let written = self.shared.write_to(self.to);
+        self.to = Position::default();
+        written.map_err(JournalError::io("write a record"))
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if let Err(error) = self.shared.write_to(self.to) {
+            tracing::error!(%error, "a record cannot be written; it is tried again with the next");
+        }
+    }
+}
+
 impl Shared {
+    /// Makes sure that everything up to `to` is written.
+    fn write_to(&self, to: Position) -> std::io::Result<()> {
+        let mut room = self.room.lock();
+        if room.written_to() >= to {
+            return Ok(());
+        }
+        let was_clean = room.dirty.is_empty();
+        room.write_out()?;
+        self.wake(&room, was_clean);
+        Ok(())
+    }
+
     /// Wakes the thread when there is something new for it to do.
     fn wake(&self, room: &Room, was_clean: bool) {
         if was_clean || (room.wants_segment() && !room.is_full) {
@@ -261,14 +310,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Syncs all files written to since the last time.
+    /// Writes what is still to be written and syncs all files written to since the last time.
     ///
     /// # Errors
     ///
     /// The disk's; the files stay marked as not synced.
     pub(super) fn sync(&self) -> std::io::Result<()> {
-        let files = std::mem::take(&mut self.room.lock().dirty);
-        let synced = files.iter().try_for_each(|file| file.sync_data());
+        let mut room = self.room.lock();
+        let written = room.write_out();
+        let files = std::mem::take(&mut room.dirty);
+        drop(room);
+        let synced = written.and_then(|()| files.iter().try_for_each(|file| file.sync_data()));
         let mut room = self.room.lock();
         if let Err(error) = &synced {
             if !room.sync_failed {
@@ -295,5 +347,5 @@ fn with_frame<T>(
 }
 
 fn check_name(name: &str) -> Result<(), JournalError> {
-    if json_bytes(name) > MAX_NAME_BYTES { Err(JournalError::TooLarge) } else { Ok(()) }
+    if name.len() > MAX_NAME_BYTES { Err(JournalError::TooLarge) } else { Ok(()) }
 }

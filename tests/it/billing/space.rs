@@ -13,7 +13,7 @@ use super::{attempt, attempt_start, begin, by_id, ends, event, open, request, sm
 fn fill(journal: &Journal) -> u64 {
     for n in 0.. {
         match journal.begin(&begin(n), &attempt_start(0)) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(JournalError::Full) => return n,
             Err(other) => panic!("{other:?}"),
         }
