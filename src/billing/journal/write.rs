@@ -41,7 +41,6 @@ pub struct Journal {
 
 /// A record that is next in line to be written. Dropped, it is written at once;
 /// [`in_turn`](Self::in_turn) writes it together with those of others.
-#[derive(Debug)]
 pub struct Queued {
     shared: Arc<Shared>,
     /// Where it ends.
@@ -271,6 +270,12 @@ impl Queued {
         let written = self.shared.write_to(self.to);
         self.to = Position::default();
         written.map_err(JournalError::io("write a record"))
+    }
+}
+
+impl std::fmt::Debug for Queued {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queued(up to {:?})", self.to)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command, time::Duration};
 
 use tollway::{
-    billing::journal::{Journal, JournalConfig, JournalError, Position, Reader},
+    billing::journal::{Journal, JournalConfig, JournalError, MAX_NAME_BYTES, Position, Reader},
     domain::clock::Timestamp,
 };
 
@@ -92,7 +92,7 @@ fn a_name_longer_than_planned_is_refused_at_the_door() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = open(small(dir.path()));
     let mut long = begin(1);
-    long.model = "m".repeat(511);
+    long.model = "m".repeat(MAX_NAME_BYTES + 1);
     let refused = journal.begin(&long, &attempt_start(0));
     assert!(matches!(refused, Err(JournalError::TooLarge)), "{refused:?}");
     assert_eq!(journal.health().open_requests, 0);
