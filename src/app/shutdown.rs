@@ -42,6 +42,19 @@ pub async fn requested() -> std::io::Result<&'static str> {
     }
 }
 
+/// Waits as [`requested`] does, or for the terminal to be closed. Not for a server, which may have been
+/// told by `nohup` to outlive its terminal.
+///
+/// # Errors
+/// As [`requested`].
+pub async fn left() -> std::io::Result<&'static str> {
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        asked = requested() => asked,
+        _ = hang_up.recv() => Ok("SIGHUP"),
+    }
+}
+
 impl Running {
     /// Stops, and returns when everything is in its place or its time is up.
     ///

@@ -4,7 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use super::{Global, serve::runtime};
+use super::{
+    Global,
+    print::{Unsaid, say},
+    serve::runtime,
+};
 use crate::{
     app::{
         apply::{Plan, Source, Tools, Verdict, plan, sources},
@@ -40,7 +44,7 @@ pub fn run(global: &Global, args: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let settings = global.settings()?;
     let files = sources(&args.file)?;
     let plan = runtime()?.block_on(apply(&settings, &files, args))?;
-    print(&plan, args.dry_run);
+    print(&plan, args.dry_run)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,17 +68,16 @@ async fn apply(settings: &Settings, files: &[Source], args: &ApplyArgs) -> anyho
     Ok(plan)
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
-fn print(plan: &Plan, is_dry: bool) {
+fn print(plan: &Plan, is_dry: bool) -> Result<(), Unsaid> {
     let differing: Vec<_> = plan.steps.iter().filter(|step| step.verdict != Verdict::Unchanged).collect();
     for step in &differing {
-        println!("{step}");
+        say!("{step}")?;
     }
     let (changed, all) = (differing.len(), plan.steps.len());
     let kept = all - changed;
     match (changed, is_dry) {
-        (0, _) => println!("nothing to do: all {all} objects are as the files say"),
-        (_, true) => println!("dry run: {changed} to change, {kept} as the files say already"),
-        (_, false) => println!("done: {changed} changed, {kept} as the files say already"),
+        (0, _) => say!("nothing to do: all {all} objects are as the files say"),
+        (_, true) => say!("dry run: {changed} to change, {kept} as the files say already"),
+        (_, false) => say!("done: {changed} changed, {kept} as the files say already"),
     }
 }

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::Global;
+use super::{
+    Global,
+    print::{put, say},
+};
 use crate::{
     app::config::{load, reference, show},
     telemetry,
@@ -33,16 +36,15 @@ enum What {
 ///
 /// # Errors
 /// When the settings are wrong.
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
 pub fn run(global: &Global, args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Check => {
             load(&global.overrides())?;
-            println!("the settings are right");
+            say!("the settings are right")?;
         }
-        What::Show => print!("{}", show(&load(&global.overrides())?.1)),
-        What::Reference => print!("{}", reference()),
-        What::Metrics => print!("{}", telemetry::reference()),
+        What::Show => put!("{}", show(&load(&global.overrides())?.1))?,
+        What::Reference => put!("{}", reference())?,
+        What::Metrics => put!("{}", telemetry::reference())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 
-use super::{FOUND, Global};
+use super::{FOUND, Global, print::tell};
 
 /// Where to ask.
 #[derive(Debug, Args)]
@@ -30,7 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the settings are wrong or nothing answers.
-#[expect(clippy::print_stderr, reason = "the command line answers people")]
 pub fn run(global: &Global, args: &HealthcheckArgs) -> anyhow::Result<ExitCode> {
     let address = match args.address {
         Some(address) => address,
@@ -42,7 +41,7 @@ pub fn run(global: &Global, args: &HealthcheckArgs) -> anyhow::Result<ExitCode> 
     if answer.starts_with("HTTP/1.1 200") {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("http://{address}{path}: {}", answer.lines().next().unwrap_or("an empty answer"));
+    tell!("http://{address}{path}: {}", answer.lines().next().unwrap_or("an empty answer"));
     Ok(ExitCode::from(FOUND))
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     Global,
+    print::say,
     serve::{runtime, start_telemetry},
 };
 use crate::{
@@ -47,20 +48,19 @@ pub fn run(global: &Global, args: &JournalArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
 async fn take_over(settings: &Settings, dir: PathBuf, within: Duration) -> anyhow::Result<()> {
     let store = connect_ready(settings).await?;
     let metrics = Arc::new(Metrics::new());
     let adopted = adopt(&dir, store.clone(), Arc::new(SystemClock), &OsEntropy, metrics, within).await?;
-    println!(
-        "adopted the journal of {}: {} events brought into the store, {} of them interrupted by its end",
-        adopted.replica,
-        adopted.drained,
-        adopted.recovered.interrupted.len()
-    );
     let mut tx = store.begin().await?;
     tx.remove_replica(adopted.replica).await?;
     tx.commit().await?;
     store.close().await;
+    say!(
+        "adopted the journal of {}: {} events brought into the store, {} of them interrupted by its end",
+        adopted.replica,
+        adopted.drained,
+        adopted.recovered.interrupted.len()
+    )?;
     Ok(())
 }

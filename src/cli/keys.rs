@@ -67,7 +67,7 @@ async fn list(settings: &Settings, provider: Option<&str>) -> anyhow::Result<()>
             key.tenant_id.map(|id| names::of(&tenants, id)).unwrap_or_default(),
         ]);
     }
-    table.print();
+    table.print()?;
     store.close().await;
     Ok(())
 }

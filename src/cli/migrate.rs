@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::{FOUND, Global};
+use super::{FOUND, Global, print::say};
 use crate::{
     app::{config::Settings, files, parts},
     cli::serve::runtime,
@@ -32,12 +32,11 @@ pub fn run(global: &Global, args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(migrate(&settings, args))
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
 async fn migrate(settings: &Settings, args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let is_alone = settings.database.url.is_none();
     let is_look = args.check || args.dry_run;
     if is_alone && is_look && !files::database(settings).exists() {
-        println!("there is no database yet; `tollway serve` makes it");
+        say!("there is no database yet; `tollway serve` makes it")?;
         return Ok(if args.check { ExitCode::from(FOUND) } else { ExitCode::SUCCESS });
     }
     files::make_data_dir(&settings.data.dir)?;
@@ -46,21 +45,24 @@ async fn migrate(settings: &Settings, args: &MigrateArgs) -> anyhow::Result<Exit
     let store = Store::connect(&parts::store(settings)).await.context("the database does not answer")?;
     let pending = store.pending_migrations().await?;
     if pending.is_empty() {
-        println!("the schema is up to date");
+        say!("the schema is up to date")?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Before anything is printed: a reader that leaves must not leave it half done.
+    if !is_look {
+        store.migrate().await.context("a step failed; it and those after it did not happen")?;
+    }
     for step in &pending {
-        println!("-- {:04} {}", step.version, step.name);
+        say!("-- {:04} {}", step.version, step.name)?;
         if args.dry_run {
-            println!("{}", step.sql.trim_end());
+            say!("{}", step.sql.trim_end())?;
         }
     }
     if args.check {
         return Ok(ExitCode::from(FOUND));
     }
-    if !args.dry_run {
-        store.migrate().await.context("a step failed; it and those after it did not happen")?;
-        println!("done: {} steps", pending.len());
+    if !is_look {
+        say!("done: {} steps", pending.len())?;
     }
     store.close().await;
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,8 @@
 //!
 //! Exit codes: 0 done; 1 it failed, and standard error says what happened and what to do; 2 the
 //! command line or the settings are wrong; 3 a check found something (`migrate --check`,
-//! `reconcile`, `healthcheck`).
+//! `reconcile`, `healthcheck`); 141 whoever reads standard output left before the end, and the command
+//! ended there, as with any other program.
 
 mod apply;
 mod config;
@@ -15,6 +16,7 @@ mod journal;
 mod keys;
 mod migrate;
 mod names;
+mod print;
 mod reconcile;
 mod serve;
 mod table;
@@ -24,6 +26,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
+use self::print::{Unsaid, tell};
 use crate::app::config::{ConfigError, Overrides, Settings, load};
 
 /// A multi-tenant relay for LLM APIs.
@@ -87,6 +90,9 @@ enum Command {
 /// A check found something.
 const FOUND: u8 = 3;
 
+/// Nobody reads standard output any more: what a shell says of a program that ended for it, 128 + SIGPIPE.
+const UNHEARD: u8 = 141;
+
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -107,11 +113,13 @@ pub fn main() -> ExitCode {
 }
 
 /// Says what happened, cause by cause, and picks the exit code.
-#[expect(clippy::print_stderr, reason = "the command line answers people")]
 fn explain(error: &anyhow::Error) -> ExitCode {
-    eprintln!("tollway: {error}");
+    if error.downcast_ref::<Unsaid>().is_some_and(Unsaid::is_unheard) {
+        return ExitCode::from(UNHEARD);
+    }
+    tell!("tollway: {error}");
     for cause in error.chain().skip(1) {
-        eprintln!("  because: {cause}");
+        tell!("  because: {cause}");
     }
     ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
 }

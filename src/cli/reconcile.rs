@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::{FOUND, Global, serve::runtime};
+use super::{
+    FOUND, Global,
+    print::{Unsaid, say},
+    serve::runtime,
+};
 use crate::{
     app::{build::connect_ready, config::Settings, files},
     billing::reconcile::{Books, reconcile},
@@ -27,7 +31,7 @@ pub struct ReconcileArgs {
 pub fn run(global: &Global, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let settings = global.settings()?;
     let books = runtime()?.block_on(read(&settings, args))?;
-    print(&books, settings.billing.currency);
+    print(&books, settings.billing.currency)?;
     Ok(if books.is_balanced() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
 
@@ -39,24 +43,27 @@ async fn read(settings: &Settings, args: &ReconcileArgs) -> anyhow::Result<Books
     Ok(books)
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
-fn print(books: &Books, currency: Currency) {
-    println!("amounts in {currency}");
-    println!(
+fn print(books: &Books, currency: Currency) -> Result<(), Unsaid> {
+    say!("amounts in {currency}")?;
+    say!(
         "tenant                               events  charged by events  charged in ledger  ledger total  balance"
-    );
+    )?;
     for (tenant, sums) in &books.store.tenants {
         let verdict = if sums.is_balanced() { "" } else { "  DIFFERS" };
-        println!(
+        say!(
             "{tenant}  {}  {}  {}  {}  {}{verdict}",
-            sums.events, sums.event_charges, sums.ledger_charges, sums.ledger_total, sums.balance
-        );
+            sums.events,
+            sums.event_charges,
+            sums.ledger_charges,
+            sums.ledger_total,
+            sums.balance
+        )?;
     }
     for (tenant, waiting) in &books.waiting {
-        println!("{tenant}: {} events of {} wait in the journal", waiting.events, waiting.charges);
+        say!("{tenant}: {} events of {} wait in the journal", waiting.events, waiting.charges)?;
     }
     for request in &books.store.misbooked {
-        println!("{request}: its charge is not in the ledger, or with another amount or tenant");
+        say!("{request}: its charge is not in the ledger, or with another amount or tenant")?;
     }
-    println!("{}", if books.is_balanced() { "the books agree" } else { "the books DO NOT agree" });
+    say!("{}", if books.is_balanced() { "the books agree" } else { "the books DO NOT agree" })
 }

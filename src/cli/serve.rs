@@ -6,7 +6,10 @@ use anyhow::Context;
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 
-use super::Global;
+use super::{
+    Global,
+    print::{Unsaid, say},
+};
 use crate::{
     app::{
         build::{self, Ambient, Running},
@@ -93,7 +96,9 @@ async fn serve(settings: &Settings, logs: &LogGuard) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    greet(&running);
+    // Nobody to greet is no reason to stop: clients may come all the same.
+    let _ = greet(&running);
+    tracing::info!(address = %running.address, version = env!("CARGO_PKG_VERSION"), "listening");
     let signal = shutdown::requested().await?;
     tracing::info!(signal, "stopping; a second signal stops at once");
     tokio::select! {
@@ -106,23 +111,23 @@ async fn serve(settings: &Settings, logs: &LogGuard) -> anyhow::Result<()> {
 }
 
 /// Tells a person where it is and what comes first.
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
-fn greet(running: &Running) {
+fn greet(running: &Running) -> Result<(), Unsaid> {
     let url = format!("http://{}", running.address);
-    println!("tollway {} listening on {url}", env!("CARGO_PKG_VERSION"));
+    say!("tollway {} listening on {url}", env!("CARGO_PKG_VERSION"))?;
     if let Some(path) = &running.made_master_key {
-        println!(
+        say!(
             "Made the master key {}. Back it up: without it the upstream credentials in the database are lost.",
             path.display()
-        );
+        )?;
     }
     if let Some(token) = &running.set_up_token {
-        println!(
+        say!(
             "There is no operator yet. Within a day, trade this one-time set-up token for an operator's access \
-             token:\n  curl {url}/admin/v1/setup --json '{{\"setup_token\": \"{}\"}}'\nThen add a provider, a key, a \
+             token:\n  curl {url}/admin/v1/setup -H 'content-type: application/json' \\\n    -d \
+             '{{\"setup_token\": \"{}\"}}'\nThen add a provider, a key, a \
              model, a route and a tenant: docs/first-provider.md",
             token.expose()
-        );
+        )?;
     }
-    tracing::info!(address = %running.address, version = env!("CARGO_PKG_VERSION"), "listening");
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Rows for people: columns as wide as their widest cell.
 
+use super::print::{Unsaid, say};
+
 /// Rows under a heading, printed when all are there.
 pub struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
@@ -17,11 +19,11 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 
     /// Prints all of them on standard output.
-    #[expect(clippy::print_stdout, reason = "the command line answers people")]
-    pub fn print(&self) {
+    pub fn print(&self) -> Result<(), Unsaid> {
         for line in self.lines() {
-            println!("{line}");
+            say!("{line}")?;
         }
+        Ok(())
     }
 
     fn lines(&self) -> impl Iterator<Item = String> {

@@ -5,7 +5,14 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Global, keys::limits, names, serve::runtime, table::Table};
+use super::{
+    Global,
+    keys::limits,
+    names,
+    print::{say, tell},
+    serve::runtime,
+    table::Table,
+};
 use crate::{
     app::{
         build::{connect_ready, install_crypto},
@@ -140,13 +147,12 @@ pub fn run(global: &Global, args: &TokenArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line answers people")]
 async fn issue(settings: &Settings, store: &Store, args: &IssueArgs) -> anyhow::Result<()> {
     let new = new_token(store, args).await?;
     let identity = identity(settings, store).await?;
     let (token, text) = identity.issue(new).await?;
-    eprintln!("issued {} ({}, {}); {}", token.id, token.role.as_str(), token.kind.as_str(), lapse(&token));
-    println!("{}", text.expose());
+    tell!("issued {} ({}, {}); {}", token.id, token.role.as_str(), token.kind.as_str(), lapse(&token));
+    say!("{}", text.expose())?;
     Ok(())
 }
 
@@ -159,7 +165,6 @@ async fn identity(settings: &Settings, store: &Store) -> anyhow::Result<Identity
     Ok(identity)
 }
 
-#[expect(clippy::print_stderr, reason = "the command line answers people")]
 async fn rotate_key(settings: &Settings, store: &Store, overlap: Duration) -> anyhow::Result<()> {
     identity(settings, store)
         .await?
@@ -167,7 +172,7 @@ async fn rotate_key(settings: &Settings, store: &Store, overlap: Duration) -> an
         .await
         .context("the key cannot be rotated")?;
     let until = SystemClock.now().plus(overlap);
-    eprintln!("a new key signs from now on; JWTs signed before verify until {until}");
+    tell!("a new key signs from now on; JWTs signed before verify until {until}");
     Ok(())
 }
 
@@ -233,8 +238,7 @@ async fn list(store: &Store, tenant: Option<&str>) -> anyhow::Result<()> {
             lapse(token),
         ]);
     }
-    table.print();
-    Ok(())
+    Ok(table.print()?)
 }
 
 /// Whether and until when it is taken, in words.
@@ -254,13 +258,12 @@ fn minute(at: Timestamp) -> String {
     at.to_utc().format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-#[expect(clippy::print_stderr, reason = "the command line answers people")]
 async fn revoke(store: &Store, id: AccessTokenId) -> anyhow::Result<()> {
     let mut tx = store.begin().await?;
     let revoked = tx.revoke_access_token(id, SystemClock.now()).await?;
     let token = revoked.with_context(|| format!("there is no access token {id}"))?;
     tx.commit().await?;
     let since = token.revoked_at.map(minute).unwrap_or_default();
-    eprintln!("{id} ({}) is revoked {since}", token.name);
+    tell!("{id} ({}) is revoked {since}", token.name);
     Ok(())
 }

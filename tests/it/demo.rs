@@ -64,3 +64,27 @@ fn it_stays_up_for_more_until_it_is_asked_to_stop() {
     assert!(child.wait().unwrap().success());
     assert!(is_empty(directory.path()), "the demo leaves files behind");
 }
+
+#[test]
+fn it_cleans_up_when_its_terminal_is_closed_or_its_reader_leaves() {
+    use std::io::{BufRead, BufReader};
+
+    let directory = tempfile::tempdir().unwrap();
+    for leaves_at in [1, 6] {
+        let mut child = demo(directory.path()).arg("--once").spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.nth(leaves_at - 1).is_some());
+        drop(lines);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(141), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nothing to explain");
+        assert!(is_empty(directory.path()), "the demo leaves files behind");
+    }
+
+    let mut child = demo(directory.path()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("until Ctrl-C")));
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(is_empty(directory.path()), "the demo leaves files behind");
+}

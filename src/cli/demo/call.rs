@@ -48,7 +48,7 @@ impl FrontDoor {
     }
 
     /// Asks [`QUESTION`] and gives each piece of the answer as it comes.
-    pub async fn chat(&self, mut on_text: impl FnMut(&str)) -> anyhow::Result<()> {
+    pub async fn chat(&self, mut on_text: impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let body = json!({
             "model": MODEL,
             "stream": true,
@@ -74,12 +74,12 @@ impl FrontDoor {
     }
 }
 
-fn read(frame: &Frame<'_>, on_text: &mut impl FnMut(&str)) -> anyhow::Result<()> {
+fn read(frame: &Frame<'_>, on_text: &mut impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let Some(data) = frame.data.as_deref().filter(|data| *data != b"[DONE]") else { return Ok(()) };
     let chunk: Value = serde_json::from_slice(data).context("an event of the answer is not JSON")?;
     anyhow::ensure!(chunk.get("error").is_none(), "the answer broke off: {chunk}");
     if let Some(text) = chunk["choices"][0]["delta"]["content"].as_str() {
-        on_text(text);
+        on_text(text)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod report;
 
 use std::{
     fs::DirBuilder,
+    future::pending,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -102,39 +103,41 @@ fn settings(directory: &Path) -> anyhow::Result<Settings> {
 
 async fn demo(settings: &Settings, logs: &LogGuard, is_once: bool) -> anyhow::Result<()> {
     let sandbox = sandbox::start().context("no free port for the sandbox")?;
-    let running = build::start(settings, ambient(logs)).await?;
+    let running = tokio::select! {
+        running = build::start(settings, ambient(logs)) => running?,
+        signal = shutdown::left() => return signal.map(drop).map_err(Into::into),
+    };
     let report = Report::new(sandbox, running.address);
     let shown = tokio::select! {
         shown = show(settings, &report, is_once) => shown,
-        signal = shutdown::requested() => signal.map(|_| ()).map_err(Into::into),
+        signal = shutdown::left() => signal.map(drop).map_err(Into::into),
     };
     running.stop().await;
     shown
 }
 
 async fn show(settings: &Settings, report: &Report, is_once: bool) -> anyhow::Result<()> {
-    report.greet(&settings.data.dir);
+    report.greet(&settings.data.dir)?;
     let store = connect_ready(settings).await?;
     let plan = set_up(settings, &store, report.sandbox).await?;
-    report.set_up(&plan);
+    report.set_up(&plan)?;
     let tenant = store.find_tenant_by_name(TENANT).await?.context("the tenant was not set up")?;
     let token = token(settings, &store, Some(tenant.id), Role::Member).await?;
     let front_door = FrontDoor::new(report.relay, &token)?;
     in_force(&front_door).await?;
 
-    report.ask(call::QUESTION);
-    let mut answer = report.answer();
-    front_door.chat(|text| answer.push(text)).await?;
+    report.ask(call::QUESTION)?;
+    let mut answer = report.answer()?;
+    front_door.chat(|text| Ok(answer.push(text)?)).await?;
 
     let event = recorded(&store, tenant.id).await?;
     report.happened(&store, &event).await?;
     if is_once {
         return Ok(());
     }
-    report.invite(&token, &self::token(settings, &store, None, Role::Operator).await?);
+    report.invite(&token, &self::token(settings, &store, None, Role::Operator).await?)?;
     store.close().await;
-    shutdown::requested().await?;
-    Ok(())
+    pending().await
 }
 
 /// As `tollway apply -f` would do beside the server.

@@ -1,16 +1,13 @@
 //! What the demo prints.
 
-use std::{
-    io::{IsTerminal, Write},
-    net::SocketAddr,
-    path::Path,
-};
+use std::{io::IsTerminal, net::SocketAddr, path::Path};
 
 use anyhow::Context;
 
 use super::TENANT;
 use crate::{
     app::{apply::Plan, sandbox::MODEL},
+    cli::print::{Unsaid, put, say},
     domain::{
         event::{Attempt, UsageEvent},
         ids::KeyId,
@@ -34,7 +31,6 @@ pub struct Report {
     has_colours: bool,
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
 impl Report {
     /// Prints on standard output, in colours where it is a terminal.
     pub fn new(sandbox: SocketAddr, relay: SocketAddr) -> Self {
@@ -42,47 +38,44 @@ impl Report {
     }
 
     /// What runs where.
-    pub fn greet(&self, directory: &Path) {
-        println!("{}", self.bold("Tollway demo"));
-        println!("A whole deployment in one process, in {}, gone when it ends.", directory.display());
-        println!(
-            "The provider is a sandbox on this machine: no model is behind it, its prices are made up.\n"
-        );
-        self.line("relay", &format!("http://{}  the server of `tollway serve`", self.relay));
+    pub fn greet(&self, directory: &Path) -> Result<(), Unsaid> {
+        say!("{}", self.bold("Tollway demo"))?;
+        say!("A whole deployment in one process, in {}, gone when it ends.", directory.display())?;
+        say!("The provider is a sandbox on this machine: no model is behind it, its prices are made up.\n")?;
+        self.line("relay", &format!("http://{}  the server of `tollway serve`", self.relay))?;
         self.line(
             "sandbox",
             &format!("http://{}  a provider with two keys, one over its limit", self.sandbox),
-        );
+        )
     }
 
     /// What was set up.
-    pub fn set_up(&self, plan: &Plan) {
+    pub fn set_up(&self, plan: &Plan) -> Result<(), Unsaid> {
         for (at, step) in plan.steps.iter().enumerate() {
-            self.line(if at == 0 { "set up" } else { "" }, &step.to_string());
+            self.line(if at == 0 { "set up" } else { "" }, &step.to_string())?;
         }
-        println!();
+        say!()
     }
 
     /// The question.
-    pub fn ask(&self, question: &str) {
-        println!("{}", self.bold(&format!("POST /v1/chat/completions, {MODEL}, streamed")));
-        self.line("question", question);
+    pub fn ask(&self, question: &str) -> Result<(), Unsaid> {
+        say!("{}", self.bold(&format!("POST /v1/chat/completions, {MODEL}, streamed")))?;
+        self.line("question", question)
     }
 
     /// The answer, to be printed as it comes.
-    pub fn answer(&self) -> Streamed {
-        print!("  {}", self.dim(&format!("{:<12}", "answer")));
-        flush();
-        Streamed { column: INDENT }
+    pub fn answer(&self) -> Result<Streamed, Unsaid> {
+        put!("  {}", self.dim(&format!("{:<12}", "answer")))?;
+        Ok(Streamed { column: INDENT })
     }
 
     /// What the store says of the request.
     pub async fn happened(&self, store: &Store, event: &UsageEvent) -> anyhow::Result<()> {
-        println!("\n\n{}", self.bold(&format!("What happened ({})", event.id)));
+        say!("\n\n{}", self.bold(&format!("What happened ({})", event.id)))?;
         for (at, attempt) in event.attempts.iter().enumerate() {
             let is_last = at + 1 == event.attempts.len();
             let label = format!("attempt {}", at + 1);
-            self.line(&label, &attempt_text(store, attempt, is_last).await?);
+            self.line(&label, &attempt_text(store, attempt, is_last).await?)?;
         }
         let usage = &event.usage;
         self.line(
@@ -93,36 +86,35 @@ impl Report {
                 usage.total_output_tokens(),
                 usage.source.as_str()
             ),
-        );
-        self.line("cost", &format!("{TENANT} pays {}, the provider takes {}", event.charge, event.cost));
-        self.line("", &price_text(store, event).await?);
-        self.line("ledger", &ledger_text(store, event).await?);
+        )?;
+        self.line("cost", &format!("{TENANT} pays {}, the provider takes {}", event.charge, event.cost))?;
+        self.line("", &price_text(store, event).await?)?;
+        self.line("ledger", &ledger_text(store, event).await?)?;
         Ok(())
     }
 
     /// How to go on.
-    pub fn invite(&self, token: &Secret, operator: &Secret) {
+    pub fn invite(&self, token: &Secret, operator: &Secret) -> Result<(), Unsaid> {
         let (relay, token, operator) = (self.relay, token.expose(), operator.expose());
-        println!("\n{}", self.bold("Try it yourself"));
-        println!("  curl -N http://{relay}/v1/chat/completions \\");
-        println!("    -H 'authorization: Bearer {token}' \\");
-        println!("    -H 'content-type: application/json' \\");
-        println!(
+        say!("\n{}", self.bold("Try it yourself"))?;
+        say!("  curl -N http://{relay}/v1/chat/completions \\")?;
+        say!("    -H 'authorization: Bearer {token}' \\")?;
+        say!("    -H 'content-type: application/json' \\")?;
+        say!(
             "    -d '{{\"model\":\"{MODEL}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n"
-        );
-        self.line("OpenAI SDK", &format!("base_url http://{relay}/v1  api_key {token}"));
+        )?;
+        self.line("OpenAI SDK", &format!("base_url http://{relay}/v1  api_key {token}"))?;
         self.line(
             "admin",
             &format!("curl http://{relay}/admin/v1/keys -H 'authorization: Bearer {operator}'"),
-        );
-        self.line("health", &format!("http://{relay}/readyz"));
-        self.line("metrics", &format!("http://{relay}/metrics"));
-        println!("\nThe server stays up until Ctrl-C.");
-        flush();
+        )?;
+        self.line("health", &format!("http://{relay}/readyz"))?;
+        self.line("metrics", &format!("http://{relay}/metrics"))?;
+        say!("\nThe server stays up until Ctrl-C.")
     }
 
-    fn line(&self, label: &str, text: &str) {
-        println!("  {}{text}", self.dim(&format!("{label:<12}")));
+    fn line(&self, label: &str, text: &str) -> Result<(), Unsaid> {
+        say!("  {}{text}", self.dim(&format!("{label:<12}")))
     }
 
     fn bold(&self, text: &str) -> String {
@@ -143,25 +135,17 @@ pub struct Streamed {
     column: usize,
 }
 
-#[expect(clippy::print_stdout, reason = "the command line answers people")]
 impl Streamed {
     /// Prints a piece; the sandbox's are words.
-    pub fn push(&mut self, piece: &str) {
+    pub fn push(&mut self, piece: &str) -> Result<(), Unsaid> {
         let width = piece.chars().count();
         if self.column + width > WIDTH {
-            print!("\n{:INDENT$}", "");
+            put!("\n{:INDENT$}", "")?;
             self.column = INDENT;
         }
-        print!("{piece}");
-        flush();
         self.column += width;
+        put!("{piece}")
     }
-}
-
-/// A person watches: what is printed is to be seen at once.
-fn flush() {
-    // Nobody to see it is no reason to stop.
-    let _ = std::io::stdout().flush();
 }
 
 async fn attempt_text(store: &Store, attempt: &Attempt, is_last: bool) -> anyhow::Result<String> {
