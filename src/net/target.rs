@@ -162,8 +162,22 @@ pub fn base_url_fault(url: &str, guard: &Guard) -> Option<String> {
         Ok(target) => target,
         Err(invalid) => return Some(invalid.to_string()),
     };
+    if let Some(base) = without_call(url) {
+        return Some(format!(
+            "this is the path of one call; give the base URL that all calls begin with: {base}"
+        ));
+    }
     let forbidden = target.check(guard).err()?;
     Some(format!("{forbidden}; to allow it, add its range to the setting net.allow (TOLLWAY_NET_ALLOW)"))
+}
+
+/// How the URLs of calls end; the relay adds this to the base URL.
+const CALLS: [&str; 4] = ["/chat/completions", "/completions", "/responses", "/messages"];
+
+/// The base URL in that of a call; none: it is not that of a call.
+fn without_call(url: &str) -> Option<&str> {
+    let url = url.trim_end_matches('/');
+    CALLS.iter().find_map(|call| url.strip_suffix(call))
 }
 
 /// Names that always mean this machine (RFC 6761 §6.3).
@@ -213,6 +227,20 @@ mod tests {
             assert!(parse(url).unwrap().check(&Guard::default()).is_err(), "{url}");
         }
         assert_eq!(parse("https://api.example.com/v1").unwrap().check(&Guard::default()), Ok(()));
+    }
+
+    #[test]
+    fn the_url_of_a_call_is_refused_with_its_base() {
+        for (url, base) in [
+            ("https://api.example.com/v1/chat/completions", "https://api.example.com/v1"),
+            ("https://api.example.com/v1/completions/", "https://api.example.com/v1"),
+            ("https://api.example.com/v1/responses", "https://api.example.com/v1"),
+            ("https://api.example.com/messages", "https://api.example.com"),
+        ] {
+            let fault = base_url_fault(url, &Guard::default()).unwrap();
+            assert!(fault.ends_with(&format!(": {base}")), "{fault}");
+        }
+        assert_eq!(base_url_fault("https://api.example.com/v1/my-messages", &Guard::default()), None);
     }
 
     #[test]
