@@ -125,6 +125,11 @@ pub fn render(refusal: &Refusal, door: Door, arrival: &Arrival) -> HttpResponse 
     response.body(encode_error(&face.message, face.kind, face.param.as_deref(), Some(&face.code)))
 }
 
+/// Most who come here have set a base URL that lacks its `/v1`, or ends in one path too many.
+const UNKNOWN_PATH: &str = "there is nothing at this path; OpenAI clients take this server's address and /v1 as their \
+                            base URL and call /v1/chat/completions and /v1/models (both also under \
+                            /api/v1/relay); operators find their API under /admin/v1";
+
 const INVALID: &str = "invalid_request_error";
 
 fn face(refusal: &Refusal, door: Door) -> Face {
@@ -161,9 +166,7 @@ fn face(refusal: &Refusal, door: Door) -> Face {
             "not_an_operator",
             "this path is for operators of this relay; the access token is a tenant's",
         ),
-        Refusal::NotFound => {
-            Face::new(StatusCode::NOT_FOUND, INVALID, "unknown_path", "there is nothing at this path")
-        }
+        Refusal::NotFound => Face::new(StatusCode::NOT_FOUND, INVALID, "unknown_path", UNKNOWN_PATH),
         Refusal::MethodNotAllowed => Face::new(
             StatusCode::METHOD_NOT_ALLOWED,
             INVALID,

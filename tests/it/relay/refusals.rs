@@ -206,6 +206,9 @@ async fn an_operators_token_does_not_relay_and_unknown_paths_answer_in_shape() {
     let server = setup.boot().await;
     let answer = server.caller(&operator).chat(&ask()).await;
     assert!([403, 404].contains(&answer.status.as_u16()), "{}", answer.status);
-    let lost = server.anonymous().get("/v1/nothing").await.expect_status(404);
-    assert!(lost.json()["error"]["message"].is_string());
+    for path in ["/v1/nothing", "/chat/completions", "/"] {
+        let lost = server.anonymous().get(path).await.expect_status(404);
+        let message = lost.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("/v1/chat/completions") && message.contains("/admin/v1"), "{message}");
+    }
 }
