@@ -24,7 +24,7 @@ use crate::{
     billing::{
         estimate::Calibration,
         funds::Funds,
-        journal::{Journal, RecentAttempt, Recovered, waiting},
+        journal::{Journal, RecentAttempt, Recovered, by_tenant, undrained},
     },
     catalog::Catalog,
     domain::{
@@ -139,8 +139,8 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         log_lines_dropped,
         scrape: parts::scrape(&settings.metrics),
     });
-    let waiting = waiting(journal.dir()).context("the journal cannot be read")?;
-    let funds = Arc::new(Funds::new(store.clone(), &waiting));
+    let undrained = undrained(journal.dir()).context("the journal cannot be read")?;
+    let funds = Arc::new(Funds::new(store.clone(), &by_tenant(undrained.values())));
     let tasks = Tasks::new(Arc::clone(&metrics));
     background::spawn_all(
         &tasks,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, io, path::Path};
 
-use super::journal::{Waiting, waiting};
+use super::journal::{Waiting, by_tenant, undrained};
 use crate::{
     domain::ids::TenantId,
     store::{ReconcileReport, Store, StoreError},
@@ -42,11 +42,16 @@ impl Books {
 ///
 /// [`ReconcileError`].
 pub async fn reconcile(store: &Store, journal_dir: Option<&Path>) -> Result<Books, ReconcileError> {
-    let waiting = match journal_dir {
-        Some(dir) if dir.exists() => waiting(dir)?,
+    let mut undrained = match journal_dir {
+        Some(dir) if dir.exists() => undrained(dir)?,
         _ => BTreeMap::new(),
     };
-    Ok(Books { store: store.reconcile().await?, waiting })
+    // The journal first, and then what of it the books have: an event that was booked meanwhile stands in
+    // the sums or among those that wait, never in both.
+    let asked: Vec<_> = undrained.keys().copied().collect();
+    let store = store.reconcile(&asked).await?;
+    undrained.retain(|request, _| !store.recorded.contains(request));
+    Ok(Books { store, waiting: by_tenant(undrained.values()) })
 }
 
 /// A line a tenant, then what is wrong, then the verdict.

@@ -60,7 +60,12 @@ fn print(books: &Books, currency: Currency) -> Result<(), Unsaid> {
         )?;
     }
     for (tenant, waiting) in &books.waiting {
-        say!("{tenant}: {} events of {} wait in the journal", waiting.events, waiting.charges)?;
+        if waiting.events > 0 {
+            say!("{tenant}: {} events of {} wait in the journal", waiting.events, waiting.charges)?;
+        }
+        if waiting.open > 0 {
+            say!("{tenant}: {} requests in the journal have not ended", waiting.open)?;
+        }
     }
     for request in &books.store.misbooked {
         say!("{request}: its charge is not in the ledger, or with another amount or tenant")?;

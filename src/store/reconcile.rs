@@ -1,6 +1,9 @@
 //! Whether the books agree: events, ledger and balances, per tenant.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use uuid::Uuid;
 
@@ -14,6 +17,8 @@ use crate::{
 
 /// How long one of the sums may take: they read whole tables.
 const LIMIT: Duration = Duration::from_secs(3_600);
+/// Requests in one question.
+const AT_ONCE: usize = 1_000;
 /// At most this many events are named.
 const NAMED: i64 = 100;
 
@@ -47,6 +52,8 @@ pub struct ReconcileReport {
     pub tenants: BTreeMap<TenantId, TenantBooks>,
     /// Events whose charge is not in the ledger, or with another amount or tenant; the first 100.
     pub misbooked: Vec<RequestId>,
+    /// Which of the requests that were asked about have an event.
+    pub recorded: BTreeSet<RequestId>,
 }
 
 impl ReconcileReport {
@@ -63,11 +70,11 @@ impl ReconcileReport {
 }
 
 impl Store {
-    /// Adds up all books as of one instant.
+    /// Adds up all books, and looks for the events of the requests in `asked`, as of one instant.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    pub async fn reconcile(&self) -> Result<ReconcileReport, StoreError> {
+    pub async fn reconcile(&self, asked: &[RequestId]) -> Result<ReconcileReport, StoreError> {
         let mut snapshot = self.snapshot().await?;
         snapshot.allow(LIMIT).await?;
         let mut report = ReconcileReport::default();
@@ -118,6 +125,17 @@ impl Store {
         .bind(NAMED)
         .fetch_all(conn))?;
         report.misbooked = misbooked.into_iter().map(RequestId::from_uuid).collect();
+        for asked in asked.chunks(AT_ONCE) {
+            let recorded: Vec<Uuid> = writing!(snapshot, conn => async {
+                let mut query = sqlx::QueryBuilder::new("select id from usage_events where id in (");
+                let mut list = query.separated(", ");
+                for request in asked {
+                    list.push_bind(request.uuid());
+                }
+                query.push(")").build_query_scalar().fetch_all(conn).await
+            })?;
+            report.recorded.extend(recorded.into_iter().map(RequestId::from_uuid));
+        }
         snapshot.rollback().await?;
         Ok(report)
     }

@@ -9,7 +9,19 @@ use super::{
     replay::Replay,
     segment,
 };
-use crate::domain::{ids::TenantId, money::Nanos};
+use crate::domain::{
+    ids::{RequestId, TenantId},
+    money::Nanos,
+};
+
+/// A request that stands in a journal and not before its cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undrained {
+    /// Whose.
+    pub tenant: TenantId,
+    /// What it charges; none: it has not ended.
+    pub charge: Option<Nanos>,
+}
 
 /// What of one tenant stands in a journal and not yet in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,16 +34,16 @@ pub struct Waiting {
     pub open: u64,
 }
 
-/// Reads the journal in `dir`, live or not, as it is now. What is drained meanwhile may be counted
-/// although the store has it by then.
+/// Reads the journal in `dir`, live or not, as it is now. Of what was drained lately the store has
+/// some already: the cursor is saved from time to time, and the recorder goes on meanwhile.
 ///
 /// # Errors
 ///
 /// The system's.
-pub fn waiting(dir: &Path) -> io::Result<BTreeMap<TenantId, Waiting>> {
+pub fn undrained(dir: &Path) -> io::Result<BTreeMap<RequestId, Undrained>> {
     let cursor = Position::load(dir)?;
     let mut replay = Replay::default();
-    let mut tenants: BTreeMap<TenantId, Waiting> = BTreeMap::new();
+    let mut requests = BTreeMap::new();
     let mut buffer = Vec::new();
     for (number, size) in segment::list(dir)? {
         let file = match std::fs::File::open(segment::path(dir, number)) {
@@ -44,9 +56,7 @@ pub fn waiting(dir: &Path) -> io::Result<BTreeMap<TenantId, Waiting>> {
             let Found::Frame(frame) = found else { return ControlFlow::Continue(()) };
             let is_stored = Position { segment: number, offset: end } <= cursor;
             if let (true, false, Ok(Record::End(event))) = (frame.is_end(), is_stored, frame.parse()) {
-                let waiting = tenants.entry(event.tenant_id).or_default();
-                waiting.events += 1;
-                waiting.charges = waiting.charges.plus(event.charge);
+                requests.insert(event.id, Undrained { tenant: event.tenant_id, charge: Some(event.charge) });
             }
             // What cannot be read is reported by whoever owns the journal.
             let _ = replay.apply(number, &frame);
@@ -54,7 +64,24 @@ pub fn waiting(dir: &Path) -> io::Result<BTreeMap<TenantId, Waiting>> {
         })?;
     }
     for open in replay.into_open() {
-        tenants.entry(open.begin.tenant).or_default().open += 1;
+        requests.insert(open.begin.request, Undrained { tenant: open.begin.tenant, charge: None });
     }
-    Ok(tenants)
+    Ok(requests)
+}
+
+/// Requests of a journal, added up by tenant.
+#[must_use]
+pub fn by_tenant<'a>(requests: impl IntoIterator<Item = &'a Undrained>) -> BTreeMap<TenantId, Waiting> {
+    let mut tenants: BTreeMap<TenantId, Waiting> = BTreeMap::new();
+    for request in requests {
+        let waiting = tenants.entry(request.tenant).or_default();
+        match request.charge {
+            Some(charge) => {
+                waiting.events += 1;
+                waiting.charges = waiting.charges.plus(charge);
+            }
+            None => waiting.open += 1,
+        }
+    }
+    tenants
 }

@@ -33,7 +33,7 @@ mod write;
 
 use std::{io, path::PathBuf, time::Duration};
 
-pub use inspect::{Waiting, waiting};
+pub use inspect::{Undrained, Waiting, by_tenant, undrained};
 pub(in crate::billing) use open::mark_adopted;
 pub use open::{OpenHold, RecentAttempt, Recovered};
 pub use read::{Chunk, Position, Reader};

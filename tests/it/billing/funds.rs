@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tollway::{
     billing::{
         funds::Funds,
-        journal::{Journal, waiting},
+        journal::{Journal, by_tenant, undrained},
         recorder::Recorder,
     },
     domain::{clock::SystemClock, ids::TenantId, money::Nanos},
@@ -54,7 +54,7 @@ async fn a_charge_counts_from_the_end_of_its_request_on_and_never_twice_for_long
         }
     }
     let (journal, _) = open(small(&journal_dir));
-    let funds = Arc::new(Funds::new(store.clone(), &waiting(&journal_dir).unwrap()));
+    let funds = Arc::new(Funds::new(store.clone(), &by_tenant(undrained(&journal_dir).unwrap().values())));
     let left = async |tenant: TenantId| funds.spendable(tenant).await.unwrap();
     assert_eq!(left(tenant).await, spent.negated());
 

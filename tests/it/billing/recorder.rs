@@ -255,6 +255,26 @@ async fn an_event_that_the_store_refuses_is_set_aside_and_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_booked_does_not_wait_although_the_cursor_is_behind() {
+    let books = sqlite().await;
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(small(dir.path()));
+    write(&journal, 0..30);
+    assert!(recorder(&journal, &books.store).drain(Duration::from_secs(60)).await);
+    // As the cursor is for up to a second after a batch.
+    std::fs::remove_file(dir.path().join("cursor")).unwrap();
+    write(&journal, 30..40);
+    journal.begin(&begin(40), &attempt_start(0)).unwrap();
+
+    let told = reconcile(&books.store, Some(dir.path())).await.unwrap();
+    let events: u64 = told.waiting.values().map(|w| w.events).sum();
+    let open: u64 = told.waiting.values().map(|w| w.open).sum();
+    assert_eq!((events, open), (10, 1));
+    let charges: Nanos = told.waiting.values().map(|w| w.charges).sum();
+    assert_eq!(charges, (30..40).map(|n| expected(n).charge).sum());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_replicas_journal_is_adopted_once_it_is_dead() {
     let books = sqlite().await;
     let dir = tempfile::tempdir().unwrap();
