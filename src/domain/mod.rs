@@ -25,6 +25,7 @@ pub mod principal;
 pub mod provider;
 pub mod replica;
 pub mod secret;
+pub mod shape;
 pub mod signing_key;
 pub mod tenant;
 pub mod usage;

@@ -10,6 +10,7 @@ use super::{
     document::{Document, join},
     entries::{FileEntry, ModelEntry, ProviderEntry, RouteEntry, TenantEntry},
 };
+use crate::domain::shape;
 
 /// Where something stands.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ pub fn documents(sources: &[Source]) -> Result<Vec<(&Source, Document)>, Vec<Pro
 /// Takes documents apart.
 ///
 /// # Errors
-/// With one problem for every object that has not the shape of its kind.
+/// With every field that does not fit the kind of its object.
 pub fn entries<'a>(documents: &'a [(&'a Source, Document)]) -> Result<Wanted<'a>, Vec<Problem>> {
     let mut wanted = Wanted::default();
     let mut reader = Reader { problems: Vec::new() };
@@ -123,16 +124,14 @@ impl Reader {
         items.filter_map(|(at, item)| self.read(place.below(&format!("[{at}]")), item)).collect()
     }
 
+    /// Notes what is wrong with an object, and gives what the rest of it says.
     fn read<'a, T: DeserializeOwned>(&mut self, place: Place<'a>, value: &Value) -> Option<Placed<'a, T>> {
-        match serde_path_to_error::deserialize(value) {
-            Ok(entry) => Some(Placed { place, entry }),
-            Err(error) => {
-                let path = error.path().to_string();
-                let wrong = if path == "." { place } else { place.below(&path) };
-                self.problems.push(wrong.problem(error.into_inner().to_string()));
-                None
-            }
+        let (entry, faults) = shape::read(value);
+        for fault in faults {
+            let wrong = if fault.field == "." { place.clone() } else { place.below(&fault.field) };
+            self.problems.push(wrong.problem(fault.reason));
         }
+        Some(Placed { place, entry: entry? })
     }
 }
 
@@ -156,10 +155,10 @@ mod tests {
                     prices:\n      inptu: 1\ntenants:\n  - limits: {rpm: 1}\n";
         let told = problems(text);
         let starts = [
-            "f:15: tenants[0]: missing field `name`",
-            "f:7: providers[0].keys[0].limits.rpm: invalid type: string \"many\"",
-            "f:9: providers[1].base_url: invalid type: integer `7`, expected a string",
-            "f:13: models[0].prices.inptu: unknown field `inptu`, expected",
+            "f:15: tenants[0].name: is missing",
+            "f:7: providers[0].keys[0].limits.rpm: must be a whole number, not the text \"many\"",
+            "f:9: providers[1].base_url: must be a text, not 7",
+            "f:13: models[0].prices.inptu: there is no such field; there are input,",
         ];
         assert_eq!(told.len(), starts.len(), "{told:#?}");
         for (told, start) in told.iter().zip(starts) {
@@ -168,8 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_list_is_told() {
-        let told = problems("model:\n  - name: m\n");
-        assert!(told[0].starts_with("f:1: model: unknown field `model`"), "{told:?}");
+    fn an_unknown_list_is_told_and_hides_nothing() {
+        let told = problems("model:\n  - name: m\ntenants:\n  - {name: a, limit: {rpm: 1}, enabled: 1}\n");
+        let starts = [
+            "f:1: model: there is no such field; there are tenants, providers, models, routes",
+            "f:4: tenants[0].enabled: must be true or false, not 1",
+            "f:4: tenants[0].limit: there is no such field",
+        ];
+        assert_eq!(told.len(), starts.len(), "{told:#?}");
+        for (told, start) in told.iter().zip(starts) {
+            assert!(told.starts_with(start), "{told} does not start with {start}");
+        }
     }
 }

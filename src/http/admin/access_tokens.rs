@@ -211,7 +211,7 @@ async fn issue(request: HttpRequest, payload: web::Payload) -> Answer {
     let caller = operator(&request).await?;
     let desk = Desk::of(&request)?;
     let (bytes, value) = input::read(&request, payload).await?;
-    let new = checked(desk, input::decode(value)?).await?;
+    let new = checked(desk, input::decode(&value)?).await?;
     let created = idempotency::once(desk, (caller.token_id, &request, &bytes), async |tx| {
         created(desk.identity.issue_in(tx, new).await?)
     });

@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
-    domain::{clock::Timestamp, faults::Fault},
+    domain::{clock::Timestamp, faults::Fault, shape},
     http::{admin::problem::Problem, body},
 };
 
@@ -35,27 +35,11 @@ fn is_json(request: &HttpRequest) -> bool {
 /// A value as the wanted type.
 ///
 /// # Errors
-/// 422 naming the field that does not fit.
-pub(super) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let reason = error.inner().to_string();
-        Problem::invalid_fields(vec![Fault::new(field(&path, &reason), reason)])
-    })
-}
-
-/// The field that an error is about: serde names one that is missing or unknown in its text only.
-fn field(path: &str, reason: &str) -> String {
-    let named = reason.strip_prefix("missing field `").or_else(|| reason.strip_prefix("unknown field `"));
-    let Some(name) = named.and_then(|rest| rest.split('`').next()) else {
-        return path.to_owned();
-    };
-    if path == "." {
-        name.to_owned()
-    } else if path == name || path.ends_with(&format!(".{name}")) {
-        path.to_owned()
-    } else {
-        format!("{path}.{name}")
+/// 422 naming the fields that do not fit, all at once.
+pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Problem> {
+    match shape::read(value) {
+        (Some(read), faults) if faults.is_empty() => Ok(read),
+        (_, faults) => Err(Problem::invalid_fields(faults)),
     }
 }
 
@@ -139,45 +123,9 @@ pub(super) fn stamps(now: Timestamp, old: Option<(i64, Timestamp)>) -> (i64, Tim
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read into")]
-    struct Outer {
-        name: String,
-        inner: BTreeMap<String, Inner>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read into")]
-    struct Inner {
-        ms: u64,
-    }
-
-    fn wrong_field(value: Value) -> String {
-        let problem = decode::<Outer>(value).unwrap_err();
-        let body = actix_web::ResponseError::error_response(&problem).into_body();
-        let bytes = actix_web::body::MessageBody::try_into_bytes(body).unwrap();
-        let details: Value = serde_json::from_slice(&bytes).unwrap();
-        details["errors"][0]["field"].as_str().unwrap().to_owned()
-    }
-
-    #[test]
-    fn a_refusal_names_the_path_of_its_field() {
-        assert_eq!(wrong_field(json!({"inner": {}})), "name");
-        assert_eq!(wrong_field(json!({"name": 1, "inner": {}})), "name");
-        assert_eq!(wrong_field(json!({"name": "a", "inner": {}, "more": 1})), "more");
-        assert_eq!(wrong_field(json!({"name": "a", "inner": {"b": {"ms": -1}}})), "inner.b.ms");
-        assert_eq!(wrong_field(json!({"name": "a", "inner": {"b": {}}})), "inner.b.ms");
-        assert_eq!(wrong_field(json!({"name": "a", "inner": {"b": {"ms": 1, "s": 2}}})), "inner.b.s");
-    }
 
     #[test]
     fn a_patch_changes_removes_and_leaves_alone() {

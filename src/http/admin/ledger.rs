@@ -172,7 +172,7 @@ async fn book(request: HttpRequest, payload: web::Payload) -> Answer {
     let desk = Desk::of(&request)?;
     let tenant_id = tenant(desk, &request).await?;
     let (bytes, value) = input::read(&request, payload).await?;
-    let booking: Booking = input::decode(value)?;
+    let booking: Booking = input::decode(&value)?;
     let amount = booking.checked_amount()?;
     let now = desk.clock.now();
     let entry = LedgerEntry {

@@ -43,7 +43,7 @@ impl<F: DeserializeOwned> Wanted<F> {
         let mut query = input::query(request);
         let limit = query.remove("limit").map_or(Ok(USUAL), |value| limit(&value))?;
         let after = query.remove("after").map(|cursor| position(&cursor)).transpose()?;
-        Ok(Self { filter: input::decode(Value::Object(query))?, limit, after })
+        Ok(Self { filter: input::decode(&Value::Object(query))?, limit, after })
     }
 
     /// One more than wanted: whether it is there says whether the list goes on.

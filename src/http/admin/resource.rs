@@ -136,7 +136,7 @@ async fn create<R: Resource>(request: HttpRequest, payload: web::Payload) -> Ans
     let caller = operator(&request).await?;
     let desk = Desk::of(&request)?;
     let (bytes, value) = input::read(&request, payload).await?;
-    let input: R::Input = input::decode(value)?;
+    let input: R::Input = input::decode(&value)?;
     let object = R::build(desk, input, None).await?;
     let created = idempotency::once(desk, (caller.token_id, &request, &bytes), async |tx| {
         if let Err(error) = R::add(tx, &object).await {
@@ -177,7 +177,7 @@ async fn change<R: Resource>(request: HttpRequest, payload: web::Payload) -> Ans
         let old = named::<R>(desk, id).await?;
         expected.check(R::version(&old))?;
         let document = input::merged(&R::input(&old), patch.clone(), R::WHOLE)?;
-        let new = R::build(desk, input::decode(document)?, Some(&old)).await?;
+        let new = R::build(desk, input::decode(&document)?, Some(&old)).await?;
         match replace::<R>(desk, &new, R::version(&old)).await? {
             UpdateOutcome::Updated { .. } => {
                 desk.enforce(R::CHANGE).await;

@@ -39,7 +39,7 @@ pub struct SetupInput {
 async fn redeem(request: HttpRequest, payload: web::Payload) -> Answer {
     let desk = Desk::of(&request)?;
     let (_, value) = input::read(&request, payload).await?;
-    let input: SetupInput = input::decode(value)?;
+    let input: SetupInput = input::decode(&value)?;
     let issued = desk.identity.redeem_setup_token(input.setup_token.expose()).await?;
     access_tokens::created(issued)?.answer()
 }

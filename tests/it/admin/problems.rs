@@ -58,6 +58,28 @@ async fn a_body_that_is_no_object_of_the_kind_is_refused(world: &World) {
         let refused = world.post("providers", body.clone()).await.expect_status(422);
         assert_eq!(fields(&refused), [wrong], "{body}: {}", refused.text());
     }
+    let body = json!({
+        "nmae": "a",
+        "base_url": 7,
+        "colour": "red",
+        "timeouts": {"connect_ms": "5", "idle_s": 1},
+        "enabled": "no",
+    });
+    let refused = world.post("providers", body).await.expect_status(422);
+    let told = refused.json()["errors"].as_array().unwrap().len();
+    assert_eq!(told, 7, "all at once: {}", refused.text());
+    for words in [
+        "name: is missing",
+        "base_url: must be a text, not 7",
+        "timeouts.connect_ms: must be a whole number, not the text \\\"5\\\"",
+        "enabled: must be true or false",
+    ] {
+        assert!(refused.text().contains(words), "no «{words}» in {}", refused.text());
+    }
+    let body = json!({"name": "a", "base_url": "https://a.example/v1/chat/completions"});
+    let refused = world.post("providers", body).await.expect_status(422);
+    assert!(refused.text().contains("begin with: https://a.example/v1\""), "{}", refused.text());
+
     let tenant = world.tenant("acme").await;
     for limits in [json!({"rpm": -1}), json!({"rpm": 4_294_967_296_u64}), json!({"rpm": 1.5})] {
         let refused = world.patch(&format!("tenants/{tenant}"), json!({"limits": limits})).await;
