@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
     },
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -70,6 +71,7 @@ pub struct Running {
     /// Sets up the first operator, once; none when there is one.
     pub set_up_token: Option<Secret>,
     pub(super) draining: Arc<AtomicBool>,
+    pub(super) drain_delay: Duration,
     pub(super) server: ServeHandle,
     pub(super) tasks: Tasks,
     pub(super) journal: Journal,
@@ -78,7 +80,8 @@ pub struct Running {
     _data_lock: Option<DataLock>,
 }
 
-/// Starts a server: binds, opens what it keeps, and serves.
+/// Starts a server: binds, opens what it keeps, and serves. The settings have passed
+/// [`preflight`](super::preflight::check).
 ///
 /// # Errors
 /// With what happened, where, and what to do about it.
@@ -87,11 +90,6 @@ pub struct Running {
 /// Dropped half-way it is as if the process was killed.
 pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Running> {
     let is_alone = settings.database.url.is_none();
-    anyhow::ensure!(
-        !is_alone || settings.redis.url.is_empty(),
-        "Redis without Postgres makes no sense: redis.url shares counters among replicas, and a SQLite file has \
-         one. Set DATABASE_URL to a Postgres, or leave REDIS_URL out"
-    );
     install_crypto();
     let Ambient { clock, entropy, metrics, log_lines_dropped } = ambient;
     let listen = settings.server.listen;
@@ -180,6 +178,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
         made_master_key: found.made,
         set_up_token,
         draining,
+        drain_delay: settings.server.drain_delay,
         server: handle,
         tasks,
         journal,

@@ -77,7 +77,18 @@ pub struct DataLock {
 pub fn lock_data_dir(dir: &Path) -> anyhow::Result<DataLock> {
     let path = dir.join(LOCK);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = opened.with_context(|| format!("cannot open {}", path.display()))?;
+    let file = opened.with_context(|| match std::fs::metadata(&path) {
+        Ok(_) => format!(
+            "{} is another user's: run as the user who owns {}, or set data.dir to another place",
+            path.display(),
+            dir.display()
+        ),
+        Err(_) => format!(
+            "cannot make {}: let this user write to {}, or set data.dir to another place",
+            path.display(),
+            dir.display()
+        ),
+    })?;
     match file.try_lock() {
         Ok(()) => Ok(DataLock { _file: file }),
         Err(TryLockError::WouldBlock) => anyhow::bail!(
@@ -98,7 +109,31 @@ pub struct FoundKey {
     pub made: Option<PathBuf>,
 }
 
-/// The master key from the settings, or the one kept in the data directory, made where `may_make`.
+/// Why a server on Postgres does not start without a master key.
+pub const NO_MASTER_KEY: &str = "there is no master key: all replicas on one Postgres need the same. Make one with \
+                                 `openssl rand -base64 32` and set TOLLWAY_VAULT_MASTER_KEY, or \
+                                 vault.master_key_file, on each";
+
+/// The master key from the settings, or the one kept in the data directory; none where there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn find_master_key(settings: &VaultSection, dir: &Path) -> anyhow::Result<Option<MasterKey>> {
+    if let Some(text) = &settings.master_key {
+        return Ok(Some(MasterKey::from_base64("vault.master_key", text)?));
+    }
+    if let Some(path) = &settings.master_key_file {
+        return Ok(Some(MasterKey::from_file(path)?));
+    }
+    let path = dir.join(MASTER_KEY);
+    match std::fs::metadata(&path) {
+        Ok(_) => Ok(Some(MasterKey::from_file(&path)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context(format!("cannot look at {}", path.display())),
+    }
+}
+
+/// The master key as [`find_master_key`] finds it, made where there is none and `may_make`.
 ///
 /// # Errors
 /// When it cannot be read, or there is none and none may be made.
@@ -108,30 +143,18 @@ pub fn master_key(
     may_make: bool,
     entropy: &dyn Entropy,
 ) -> anyhow::Result<FoundKey> {
-    let found = |key| Ok(FoundKey { key, made: None });
-    if let Some(text) = &settings.master_key {
-        return found(MasterKey::from_base64("vault.master_key", text)?);
-    }
-    if let Some(path) = &settings.master_key_file {
-        return found(MasterKey::from_file(path)?);
+    if let Some(key) = find_master_key(settings, dir)? {
+        return Ok(FoundKey { key, made: None });
     }
     let path = dir.join(MASTER_KEY);
-    match std::fs::metadata(&path) {
-        Ok(_) => found(MasterKey::from_file(&path)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && may_make => {
-            let key = MasterKey::create_file(&path, entropy)?;
-            Ok(FoundKey { key, made: Some(path) })
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && has_database(dir) => anyhow::bail!(
-            "{} is missing, and this database was sealed with it: restore it from its backup",
-            path.display()
-        ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => anyhow::bail!(
-            "there is no master key: all replicas on one Postgres need the same. Make one with `openssl rand \
-             -base64 32` and set TOLLWAY_VAULT_MASTER_KEY, or vault.master_key_file, on each"
-        ),
-        Err(error) => Err(error).context(format!("cannot look at {}", path.display())),
-    }
+    anyhow::ensure!(
+        may_make || !has_database(dir),
+        "{} is missing, and this database was sealed with it: restore it from its backup",
+        path.display()
+    );
+    anyhow::ensure!(may_make, NO_MASTER_KEY);
+    let key = MasterKey::create_file(&path, entropy)?;
+    Ok(FoundKey { key, made: Some(path) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Wires everything (top): the only place that knows all floors.
 //!
-//! [`build::start`] makes a server of [`config::Settings`], bottom-up in one function;
+//! [`preflight`] judges settings together; [`build::start`] makes a server of [`config::Settings`], bottom-up in one function;
 //! [`shutdown`] ends it in order. Background work is listed in [`background`] and spawned by
 //! [`tasks`], the only spawner. [`apply`] sets up by files.
 
@@ -11,6 +11,7 @@ pub mod config;
 pub mod files;
 pub mod keys;
 pub mod parts;
+pub mod preflight;
 pub mod replica;
 pub mod sandbox;
 pub mod shutdown;

@@ -1,6 +1,6 @@
 //! Stopping, in an order in which nothing is lost.
 //!
-//! 1. `/readyz` says 503, so that the balancer sends nobody any more.
+//! 1. `/readyz` says 503, for a while where one is set, so that the balancer sends nobody any more.
 //! 2. The server stops accepting; answers may finish within the grace period, then they are cut and
 //!    settle as aborted.
 //! 3. Watching tasks stop.
@@ -63,6 +63,7 @@ impl Running {
     pub async fn stop(self) {
         let began = Instant::now();
         self.draining.store(true, Ordering::Relaxed);
+        sleep(self.drain_delay).await;
         self.server.stop().await;
         if !self.answers_settled().await {
             tracing::warn!(

@@ -9,7 +9,10 @@ use super::{
     print::{put, say},
 };
 use crate::{
-    app::config::{load, reference, show},
+    app::{
+        config::{load, reference, show},
+        preflight,
+    },
     telemetry,
 };
 
@@ -22,7 +25,7 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say what is wrong with the settings; exit code 2 when something is
+    /// Say what would keep a server from starting on these settings; exit code 2 when something would
     Check,
     /// Print every setting, its value and where it was set; secrets are masked
     Show,
@@ -39,7 +42,8 @@ enum What {
 pub fn run(global: &Global, args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Check => {
-            load(&global.overrides())?;
+            let (settings, sources) = load(&global.overrides())?;
+            preflight::check(&settings, &sources)?;
             say!("the settings are right")?;
         }
         What::Show => put!("{}", show(&load(&global.overrides())?.1))?,

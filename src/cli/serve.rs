@@ -1,6 +1,6 @@
 //! `tollway serve`.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
@@ -14,7 +14,7 @@ use crate::{
     app::{
         build::{self, Ambient, Running},
         config::{Settings, load},
-        parts, shutdown,
+        parts, preflight, shutdown,
     },
     domain::clock::SystemClock,
     telemetry::{self, LogGuard, Metrics, Traces},
@@ -24,9 +24,10 @@ use crate::{
 /// How to serve.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where to listen; overrides server.listen
+    /// The address and port to listen on, such as 0.0.0.0:8080 for every address of this machine, or
+    /// port 0 for a free one; overrides server.listen
     #[arg(long, value_name = "ADDR:PORT")]
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
 }
 
 /// Threads for what runs beside the request path; the workers have their own.
@@ -39,8 +40,9 @@ const BLOCKING_THREADS: usize = 8;
 /// # Errors
 /// When the settings are wrong or the server cannot start.
 pub fn run(global: &Global, args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    let overrides = global.overrides().with("server", "listen", "--listen", args.listen);
-    let (settings, _) = load(&overrides)?;
+    let overrides = global.overrides().with("server", "listen", "--listen", args.listen.as_ref());
+    let (settings, sources) = load(&overrides)?;
+    preflight::check(&settings, &sources)?;
     let (logs, traces) = start_telemetry(&settings)?;
     let runtime = runtime()?;
     runtime.block_on(serve(&settings, &logs))?;

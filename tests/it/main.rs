@@ -17,6 +17,7 @@ mod admission;
 mod apply;
 mod attack;
 mod billing;
+mod cli;
 mod crash;
 mod demo;
 mod docs;

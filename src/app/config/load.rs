@@ -49,7 +49,11 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the settings are wrong:")?;
         for Problem { origin, field, reason } in &self.0 {
-            write!(f, "\n  {origin}: {field}: {reason}")?;
+            write!(f, "\n  {origin}: ")?;
+            if !field.is_empty() {
+                write!(f, "{field}: ")?;
+            }
+            f.write_str(reason)?;
         }
         Ok(())
     }
@@ -108,7 +112,7 @@ fn read_file(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => {}
         Err(error) => problems.push(Problem {
             origin: super::Origin::File { path, line: 1 },
-            field: "file".to_owned(),
+            field: String::new(),
             reason: format!("cannot be read: {error}"),
         }),
     }
@@ -196,8 +200,7 @@ mod tests {
         let environment = &[("TOLLWAY_SERVER_KEPALIVE", "1s"), ("TOLLWAY_LOG_LEVEL", "loud!")];
         let problems = Set { file, environment, ..Set::default() }.problems();
         for line in [
-            "env TOLLWAY_SERVER_KEPALIVE: TOLLWAY_SERVER_KEPALIVE: no such variable; did you mean \
-             TOLLWAY_SERVER_KEEP_ALIVE?",
+            "\n  env TOLLWAY_SERVER_KEPALIVE: no such variable; did you mean TOLLWAY_SERVER_KEEP_ALIVE?",
             "tollway.toml:2: server.workers: expected a whole number",
             "tollway.toml:3: server.grace_period: expected a duration such as 500ms, 30s or 2h",
             "tollway.toml:5: redis.mode: needs redis.url to name the servers",
@@ -210,10 +213,10 @@ mod tests {
     #[test]
     fn a_broken_file_is_told_by_line() {
         let problems = Set { file: "[server]\n\nlisten = = 1\n", ..Set::default() }.problems();
-        assert!(problems.contains("tollway.toml:3: file: not TOML"), "{problems}");
+        assert!(problems.contains("tollway.toml:3: not TOML"), "{problems}");
         let overrides = Overrides { file: Some("other.toml".into()), ..Overrides::default() };
         let problems = Set { overrides, ..Set::default() }.problems();
-        assert!(problems.contains("other.toml:1: file: cannot be read"), "{problems}");
+        assert!(problems.contains("other.toml:1: cannot be read"), "{problems}");
     }
 
     #[test]

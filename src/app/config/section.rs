@@ -46,7 +46,7 @@ impl SectionTable {
 pub struct Problem {
     /// Where it was set.
     pub origin: Origin,
-    /// `section.field`, or the unknown name.
+    /// `section.field`, or the unknown name; empty where the origin says it all.
     pub field: String,
     /// What is wrong and what would be right.
     pub reason: String,
@@ -114,9 +114,7 @@ impl Check<'_> {
         if holds {
             return;
         }
-        let origin = self.sources.get(self.section, field).map_or(Origin::Default, |(_, o)| o.clone());
-        let field = format!("{}.{field}", self.section);
-        self.problems.push(Problem { origin, field, reason: reason.to_owned() });
+        self.problems.push(self.sources.problem(self.section, field, reason.to_owned()));
     }
 }
 

@@ -56,6 +56,13 @@ impl Sources {
         self.values.get(&(section, field)).map(|(raw, origin)| (raw, origin))
     }
 
+    /// Says that a field is wrong, and where it was set.
+    #[must_use]
+    pub fn problem(&self, section: &'static str, field: &'static str, reason: String) -> Problem {
+        let origin = self.get(section, field).map_or(Origin::Default, |(_, origin)| origin.clone());
+        Problem { origin, field: format!("{section}.{field}"), reason }
+    }
+
     fn set(&mut self, section: &SectionTable, field: &Field, raw: Raw, origin: Origin) {
         self.values.insert((section.name, field.name), (raw, origin));
     }
@@ -68,7 +75,7 @@ impl Sources {
             Err(error) => {
                 let origin = at(error.span().map_or(0, |span| span.start));
                 let reason = format!("not TOML: {}", error.message());
-                problems.push(Problem { origin, field: "file".to_owned(), reason });
+                problems.push(Problem { origin, field: String::new(), reason });
                 return;
             }
         };
@@ -125,7 +132,7 @@ impl Sources {
                 continue;
             }
             let reason = format!("no such variable{}", did_you_mean(&name, variable_names()));
-            problems.push(Problem { origin: Origin::Variable(name.clone()), field: name, reason });
+            problems.push(Problem { origin: Origin::Variable(name), field: String::new(), reason });
         }
     }
 

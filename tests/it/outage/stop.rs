@@ -10,6 +10,7 @@ use crate::{
     crash::books::drained,
     harness::{
         client::Caller,
+        eventually,
         scene::MODEL,
         server::{Production, Setup},
         services::start_postgres,
@@ -79,6 +80,28 @@ async fn alone() {
 async fn in_production() {
     let production = Production::start().await;
     stops_in_order(production.replica()).await;
+}
+
+#[tokio::test]
+async fn a_balancer_is_told_before_the_listener_closes() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone().set("TOLLWAY_SERVER_DRAIN_DELAY", "2s");
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let mut server = setup.boot().await;
+
+    server.signal(Signal::TERM);
+    let told = Instant::now();
+    // Callers of their own: each makes a new connection, as a probe does.
+    let unready = async || server.anonymous().get("/readyz").await.status == 503;
+    eventually("/readyz says that it is stopping", Duration::from_millis(1_500), unready).await;
+    server.anonymous().get("/healthz").await.expect_status(200);
+    let late = server.caller(&house.a.token).chat(&json!({"model": MODEL, "messages": []})).await;
+    late.expect_status(200);
+    assert!(told.elapsed() < Duration::from_secs(2), "the machine is too busy: {:?}", told.elapsed());
+
+    let status = server.wait_for_exit().await;
+    assert!(status.success(), "{status}\n{}", server.log());
+    assert!(told.elapsed() >= Duration::from_secs(2), "{:?}", told.elapsed());
 }
 
 #[tokio::test]

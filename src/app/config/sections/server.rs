@@ -15,6 +15,9 @@ section! {
         workers: usize = "0";
         /// The largest request body, after decompression. Above it the answer is 413.
         body_limit: ByteSize = "32MiB";
+        /// How long a stopping server goes on accepting while `/readyz` says 503 already: as long as the
+        /// balancer takes to notice. 0 closes the listener at once.
+        drain_delay: Duration = "0s";
         /// How long a stopping server lets answers finish before it cuts them.
         grace_period: Duration = "30s";
         /// How long an idle client connection is kept.
@@ -34,6 +37,7 @@ section! {
         check.that(server.workers <= 1_024, "workers", "expected at most 1024");
         check.that(server.body_limit.0 >= 1_024, "body_limit", "expected at least 1KiB");
         check.that(server.grace_period <= Duration::from_secs(3_600), "grace_period", "expected at most 1h");
+        check.that(server.drain_delay <= Duration::from_secs(600), "drain_delay", "expected at most 10m");
         check.that(server.keep_alive >= Duration::from_secs(1), "keep_alive", "expected at least 1s");
         check.that(server.header_timeout >= Duration::from_secs(1), "header_timeout", "expected at least 1s");
         check.that(server.max_connections > 0, "max_connections", "expected at least 1");
