@@ -3,11 +3,9 @@
 //! No text is kept and no tokenizer runs: a model's bytes per token are learned from the usage
 //! that upstreams report, as a moving average that an eighth of each new observation goes into.
 
-use std::collections::HashMap;
-
 use parking_lot::RwLock;
 
-use crate::domain::ids::ModelId;
+use crate::domain::ids::{IdMap, ModelId};
 
 /// Bytes per token of a model nobody has used yet: English text on current vocabularies.
 const DEFAULT_RATIO: f32 = 4.0;
@@ -82,7 +80,7 @@ impl BytesPerToken {
 
 /// What was learned about every model, shared by all threads.
 #[derive(Debug, Default)]
-pub struct Calibration(RwLock<HashMap<ModelId, BytesPerToken>>);
+pub struct Calibration(RwLock<IdMap<ModelId, BytesPerToken>>);
 
 impl Calibration {
     /// The ratio of a model; take it once per request.

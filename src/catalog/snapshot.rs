@@ -1,14 +1,11 @@
 //! What a request sees of the catalog: built once per change, never modified.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use crate::{
     admission::{Pool, PoolKey},
     domain::{
-        ids::{KeyId, ProviderId},
+        ids::{IdMap, KeyId, ProviderId},
         key::{Key, KeyState},
         model::{Model, Route},
         order,
@@ -24,8 +21,8 @@ use crate::{
 pub struct Snapshot {
     /// The store's catalog version it was read at.
     pub version: i64,
-    models: HashMap<String, Arc<Served>>,
-    providers: HashMap<ProviderId, Arc<ProviderPool>>,
+    models: IdMap<String, Arc<Served>>,
+    providers: IdMap<ProviderId, Arc<ProviderPool>>,
 }
 
 /// A model and the routes that serve it, in the order they are tried.
@@ -56,7 +53,7 @@ pub struct ProviderPool {
     pub target: Target,
     /// The keys as admission knows them: active ones only.
     pub pool: Pool,
-    members: HashMap<KeyId, Arc<PoolMember>>,
+    members: IdMap<KeyId, Arc<PoolMember>>,
     counters: OnceLock<ProviderMetrics>,
 }
 
@@ -108,11 +105,11 @@ impl Snapshot {
     /// and logged: the admin surface refuses such URLs, so only a foreign hand can have written it.
     #[must_use]
     pub fn build(rows: CatalogRows, previous: &Self) -> Self {
-        let mut keys: HashMap<ProviderId, Vec<Key>> = HashMap::new();
+        let mut keys: IdMap<ProviderId, Vec<Key>> = IdMap::default();
         for key in rows.keys {
             keys.entry(key.provider_id).or_default().push(key);
         }
-        let providers: HashMap<_, _> = rows
+        let providers: IdMap<_, _> = rows
             .providers
             .into_iter()
             .filter_map(|provider| {
@@ -122,7 +119,7 @@ impl Snapshot {
                 Some((id, Arc::new(pool)))
             })
             .collect();
-        let mut routes: HashMap<_, Vec<Route>> = HashMap::new();
+        let mut routes: IdMap<_, Vec<Route>> = IdMap::default();
         for route in rows.routes {
             routes.entry(route.model_id).or_default().push(route);
         }
@@ -161,7 +158,7 @@ impl Snapshot {
     }
 }
 
-fn candidates(routes: Vec<Route>, providers: &HashMap<ProviderId, Arc<ProviderPool>>) -> Vec<Candidate> {
+fn candidates(routes: Vec<Route>, providers: &IdMap<ProviderId, Arc<ProviderPool>>) -> Vec<Candidate> {
     let mut candidates: Vec<_> = routes
         .into_iter()
         .filter(|route| route.enabled)
@@ -187,7 +184,7 @@ fn provider_pool(
         })
     };
     let target = parse(&provider.base_url).ok()?;
-    let members: HashMap<_, _> = keys
+    let members: IdMap<_, _> = keys
         .into_iter()
         .filter_map(|key| {
             let target = key.base_url.as_deref().map(parse).transpose().ok()?;

@@ -131,7 +131,11 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     fn now(&self) -> Timestamp {
-        Timestamp::from(Utc::now())
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        // A clock before 1970 is a clock that was never set.
+        Timestamp::from_unix_us(
+            since_epoch.map_or(0, |span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+        )
     }
 }
 

@@ -1,12 +1,16 @@
 //! Identifiers: UUIDv7 newtypes with a printed prefix (`ten_0192…`), so that an id in a log or a
 //! request says what it names and cannot be passed where another kind is meant.
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use uuid::{Builder, Uuid};
 
 use crate::domain::clock::Timestamp;
+
+/// A map by ids, and by what admins name. Those who could choose keys that collide are trusted not to,
+/// so the hash is a quick one; it is seeded all the same.
+pub type IdMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Why a text is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

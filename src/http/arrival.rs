@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actix_web::{HttpRequest, HttpResponseBuilder};
+use actix_web::{HttpRequest, HttpResponseBuilder, http::header::HeaderName};
 
 use crate::domain::{
     clock::{SharedClock, SharedEntropy, Timestamp},
@@ -10,7 +10,7 @@ use crate::domain::{
 };
 
 /// The header that names a request, on every answer.
-pub const REQUEST_ID: &str = "x-request-id";
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// When a request came and what it is called from here on.
 #[derive(Debug, Clone, Copy)]

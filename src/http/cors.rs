@@ -6,8 +6,7 @@ use actix_web::{http::Method, middleware::Condition};
 use super::arrival::REQUEST_ID;
 
 /// What a script may read of an answer besides its body.
-const EXPOSED: [&str; 10] = [
-    REQUEST_ID,
+const EXPOSED: [&str; 9] = [
     "etag",
     "location",
     "retry-after",
@@ -31,6 +30,7 @@ pub(super) fn allowing(origins: &[String]) -> Condition<Cors> {
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_any_header()
         .expose_headers(EXPOSED)
+        .expose_headers([REQUEST_ID])
         .max_age(MAX_AGE);
     let cors = if origins.iter().any(|origin| origin == "*") {
         cors.allow_any_origin().send_wildcard()

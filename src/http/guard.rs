@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use actix_web::{HttpRequest, http::header::HeaderMap};
+use actix_web::{
+    HttpRequest,
+    http::header::{self, HeaderMap, HeaderName},
+};
 
 use crate::{
     domain::principal::{Principal, Role},
@@ -14,6 +17,10 @@ use crate::{
     identity::{Denied, Identity, looks_like_ours},
     telemetry::{Metrics, labels::AuthDenial},
 };
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
+const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// What a route demands of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +76,8 @@ const fn reason(denied: Denied) -> AuthDenial {
 /// The credential that the client presents.
 fn presented(request: &HttpRequest) -> Option<String> {
     let headers = request.headers();
-    let bearer = text(headers, "authorization").and_then(bearer);
-    let named = ["x-api-key", "api-key", "x-goog-api-key"].map(|name| text(headers, name));
+    let bearer = text(headers, &header::AUTHORIZATION).and_then(bearer);
+    let named = [&X_API_KEY, &API_KEY, &X_GOOG_API_KEY].map(|name| text(headers, name));
     let all = std::iter::once(bearer).chain(named).flatten().map(str::trim).filter(|text| !text.is_empty());
     let mut first = None;
     for credential in all {
@@ -82,7 +89,7 @@ fn presented(request: &HttpRequest) -> Option<String> {
     first.map(str::to_owned).or_else(|| from_query(request.query_string()))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -15,7 +15,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::net::{dial::Connection, target::Target};
+use crate::{
+    domain::ids::IdMap,
+    net::{dial::Connection, target::Target},
+};
 
 /// How long a connection is kept unused: below the 60 to 75 s after which common servers close.
 pub(in crate::net) const IDLE_FOR: Duration = Duration::from_secs(55);
@@ -29,7 +32,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 pub(in crate::net) struct Pool(Rc<RefCell<Shelves>>);
 
 struct Shelves {
-    by_origin: HashMap<Arc<str>, VecDeque<Idle>>,
+    by_origin: IdMap<Arc<str>, VecDeque<Idle>>,
     swept_at: Instant,
 }
 
@@ -40,7 +43,7 @@ struct Idle {
 
 impl Pool {
     pub(in crate::net) fn new() -> Self {
-        let shelves = Shelves { by_origin: HashMap::new(), swept_at: Instant::now() };
+        let shelves = Shelves { by_origin: IdMap::default(), swept_at: Instant::now() };
         Self(Rc::new(RefCell::new(shelves)))
     }
 

@@ -124,9 +124,14 @@ struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
+        // Without a way out of the loop it looks at many bytes at a time; hardly any text has one.
+        if !text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
+            return self.0.write_str(text);
+        }
         let mut from = 0;
         for (at, byte) in text.bytes().enumerate() {
-            if !matches!(byte, b'"' | b'\\' | 0..=0x1F) {
+            if !is_escaped(byte) {
                 continue;
             }
             // A byte that is escaped is a character of its own, so `from` and `at` are boundaries.

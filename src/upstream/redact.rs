@@ -31,6 +31,8 @@ pub struct Redactor(Option<Arc<Known>>);
 
 struct Known {
     state: RandomState,
+    /// Rules out most runs of [`RUN`] characters for the price of a multiplication.
+    sieve: Sieve,
     /// Hashes of runs, by their length: [`RUN`], or a short secret's whole form.
     runs: Vec<(usize, HashSet<u64>)>,
 }
@@ -44,6 +46,7 @@ impl Redactor {
             return Self(None);
         }
         let state = RandomState::new();
+        let mut sieve = Sieve::new(&state);
         let mut runs: Vec<(usize, HashSet<u64>)> = Vec::new();
         for mut form in forms(secret.as_bytes()) {
             form.make_ascii_lowercase();
@@ -52,13 +55,14 @@ impl Redactor {
             if length < secret.len().clamp(2, RUN) {
                 continue;
             }
+            form.windows(length).for_each(|run| sieve.add(run));
             let hashes = form.windows(length).map(|run| state.hash_one(run));
             match runs.iter_mut().find(|(known, _)| *known == length) {
                 Some((_, set)) => set.extend(hashes),
                 None => runs.push((length, hashes.collect())),
             }
         }
-        Self(Some(Arc::new(Known { state, runs })))
+        Self(Some(Arc::new(Known { state, sieve, runs })))
     }
 
     /// Whether any of the secret stands in `bytes`.
@@ -117,10 +121,43 @@ impl Known {
                 .iter()
                 .filter_map(|(length, set)| {
                     let run = folded.get(at..at + length)?;
-                    set.contains(&self.state.hash_one(run)).then_some((at, at + length))
+                    let may_match = self.sieve.may_have(run);
+                    (may_match && set.contains(&self.state.hash_one(run))).then_some((at, at + length))
                 })
                 .max()
         })
+    }
+}
+
+/// A bit for each run of [`RUN`] characters, under a secret multiplier; shorter runs always pass.
+struct Sieve {
+    multiplier: u64,
+    bits: Box<[u64; 1 << (Self::LOG_BITS - 6)]>,
+}
+
+impl Sieve {
+    /// 2 KB; the six hundred or so runs of a usual key then let one foreign run in twenty-five through.
+    const LOG_BITS: u32 = 14;
+
+    fn new(state: &RandomState) -> Self {
+        Self { multiplier: state.hash_one(0) | 1, bits: Box::new([0; 1 << (Self::LOG_BITS - 6)]) }
+    }
+
+    /// The word and the bit in it; none for a run of another length.
+    fn place(&self, run: &[u8]) -> Option<(usize, u64)> {
+        let word = u64::from_le_bytes(run.try_into().ok()?);
+        let bit = word.wrapping_mul(self.multiplier) >> (u64::BITS - Self::LOG_BITS);
+        Some((usize::try_from(bit >> 6).ok()?, 1 << (bit & 63)))
+    }
+
+    fn add(&mut self, run: &[u8]) {
+        if let Some((word, bit)) = self.place(run) {
+            self.bits[word] |= bit;
+        }
+    }
+
+    fn may_have(&self, run: &[u8]) -> bool {
+        self.place(run).is_none_or(|(word, bit)| self.bits[word] & bit != 0)
     }
 }
 

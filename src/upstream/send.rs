@@ -1,13 +1,13 @@
 //! The call: unseal, build, send.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
     domain::{
         failure::Symptom,
-        ids::{KeyId, RequestId},
+        ids::{IdMap, KeyId, RequestId},
         key::Key,
         provider::{AuthStyle, Provider},
     },
@@ -30,7 +30,7 @@ pub fn key_purpose(key: KeyId) -> String {
 pub struct Upstream {
     client: Client,
     vault: Arc<Vault>,
-    redactors: RefCell<HashMap<KeyId, (i64, Redactor)>>,
+    redactors: RefCell<IdMap<KeyId, (i64, Redactor)>>,
 }
 
 /// One attempt.

@@ -21,7 +21,7 @@ mod tenant;
 mod view;
 mod window;
 
-use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::domain::{
     clock::{SharedClock, Timestamp},
-    ids::{KeyId, LeaseId, ProviderId, RequestId, TenantId},
+    ids::{IdMap, KeyId, LeaseId, ProviderId, RequestId, TenantId},
 };
 
 /// Microseconds in a second.
@@ -72,8 +72,8 @@ fn lease_until(now: i64) -> i64 {
 #[derive(Debug)]
 pub struct Local {
     steady: Steady,
-    tenants: RwLock<HashMap<TenantId, Arc<Mutex<Door>>>>,
-    providers: RwLock<HashMap<ProviderId, Arc<Mutex<Keys>>>>,
+    tenants: RwLock<IdMap<TenantId, Arc<Mutex<Door>>>>,
+    providers: RwLock<IdMap<ProviderId, Arc<Mutex<Keys>>>>,
 }
 
 impl Local {
@@ -282,7 +282,7 @@ fn lease(acquire: &Acquire, key: KeyId, now: Now) -> Lease {
     Lease { id: acquire.lease, provider: acquire.pool.provider, key, acquired_at: now.wall(now.us) }
 }
 
-fn entry<K: Eq + Hash + Copy, V: Default>(map: &RwLock<HashMap<K, Arc<Mutex<V>>>>, key: K) -> Arc<Mutex<V>> {
+fn entry<K: Eq + Hash + Copy, V: Default>(map: &RwLock<IdMap<K, Arc<Mutex<V>>>>, key: K) -> Arc<Mutex<V>> {
     if let Some(found) = map.read().get(&key) {
         return Arc::clone(found);
     }

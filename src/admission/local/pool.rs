@@ -1,7 +1,5 @@
 //! The keys of one provider: windows, leases, cooldowns, and who is next.
 
-use std::collections::HashMap;
-
 use super::{
     MICROS, NEVER, RETRY_SLOT, SPARE_MISFITS,
     cooldown::Cooldown,
@@ -14,7 +12,7 @@ use super::{
 use crate::{
     admission::{Acquire, Cool, CoolScope, KeyLive, NoKey, Pool, PoolKey, SettleLease},
     domain::{
-        ids::{KeyId, LeaseId, ModelId, TenantId},
+        ids::{IdMap, KeyId, LeaseId, ModelId, TenantId},
         limits::Limits,
     },
 };
@@ -24,12 +22,12 @@ use crate::{
 pub(super) struct Keys {
     version: Option<u64>,
     pub(super) slots: Vec<Slot>,
-    index: HashMap<KeyId, u32>,
-    owners: HashMap<Option<TenantId>, Vec<u32>>,
-    pub(super) views: HashMap<(Option<TenantId>, ModelId), View>,
+    index: IdMap<KeyId, u32>,
+    owners: IdMap<Option<TenantId>, Vec<u32>>,
+    pub(super) views: IdMap<(Option<TenantId>, ModelId), View>,
     pub(super) cooled: Cooldown,
-    pub(super) models: HashMap<(KeyId, ModelId), Cooldown>,
-    leases: HashMap<LeaseId, Leased>,
+    pub(super) models: IdMap<(KeyId, ModelId), Cooldown>,
+    leases: IdMap<LeaseId, Leased>,
     used: u64,
     /// No lease lapses before.
     lapses_at: i64,
@@ -90,7 +88,7 @@ impl Keys {
         if self.version.is_some_and(|have| have >= pool.version) {
             return;
         }
-        let mut old: HashMap<KeyId, Slot> = self.slots.drain(..).map(|slot| (slot.key.id, slot)).collect();
+        let mut old: IdMap<KeyId, Slot> = self.slots.drain(..).map(|slot| (slot.key.id, slot)).collect();
         self.version = Some(pool.version);
         self.views.clear();
         self.owners.clear();

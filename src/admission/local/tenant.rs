@@ -1,6 +1,6 @@
 //! One tenant's door: subjects' windows, passes, holds.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use super::{
     MICROS, NEVER, RETRY_FUNDS, lease_until, micros, span,
@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admission::{Enter, HOLD_FOR, Refused, SettlePass, Subject, SubjectLive},
     domain::{
-        ids::RequestId,
+        ids::{IdMap, RequestId},
         limits::{LimitKind, Limits, WINDOW},
         money::Nanos,
     },
@@ -21,8 +21,8 @@ const RETRY_SLOT: Duration = Duration::from_secs(1);
 /// One tenant's counters.
 #[derive(Debug)]
 pub struct Door {
-    subjects: HashMap<Subject, Counted>,
-    passes: HashMap<RequestId, Pass>,
+    subjects: IdMap<Subject, Counted>,
+    passes: IdMap<RequestId, Pass>,
     held: Nanos,
     holds: u32,
     /// No pass lapses before.
@@ -32,8 +32,8 @@ pub struct Door {
 impl Default for Door {
     fn default() -> Self {
         Self {
-            subjects: HashMap::new(),
-            passes: HashMap::new(),
+            subjects: IdMap::default(),
+            passes: IdMap::default(),
             held: Nanos::ZERO,
             holds: 0,
             lapses_at: NEVER,

@@ -4,7 +4,9 @@
 //! that cannot serve is parked when it is met and comes back at its time. So each event of a key
 //! costs a view one move at most, and a selection costs the same among ten keys and ten thousand.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use crate::domain::ids::IdMap;
 
 /// A place in the order of ready keys: priority, last use, slot in the pool.
 pub type Rank = (i32, u64, u32);
@@ -32,7 +34,7 @@ enum Place {
 pub struct View {
     ready: BTreeSet<Rank>,
     parked: BTreeSet<(i64, u32)>,
-    places: HashMap<u32, Place>,
+    places: IdMap<u32, Place>,
     limited: u32,
     failing: u32,
     busy: u32,

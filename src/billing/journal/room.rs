@@ -6,14 +6,17 @@
 //! ahead for requests carried forward, without which old segments could not go.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io,
     sync::Arc,
 };
 
 use super::{frame::MAX_FRAME_BYTES, read::Position, record::MAX_ATTEMPTS, segment::Segment};
-use crate::domain::{clock::Timestamp, ids::RequestId};
+use crate::domain::{
+    clock::Timestamp,
+    ids::{IdMap, RequestId},
+};
 
 /// The state of the journal, guarded by its one lock.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub struct Room {
     pub sync_failed: bool,
     /// What the store does not have yet.
     pub undrained: Undrained,
-    open: HashMap<RequestId, Promise>,
+    open: IdMap<RequestId, Promise>,
     promised_bytes: u64,
     segment_bytes: u64,
 }
@@ -94,7 +97,7 @@ impl Room {
             is_full: false,
             sync_failed: false,
             undrained: Undrained::default(),
-            open: HashMap::new(),
+            open: IdMap::default(),
             promised_bytes: 0,
             segment_bytes,
         }

@@ -34,7 +34,7 @@ use actix_web::{
     HttpRequest, HttpResponse,
     body::MessageBody,
     dev::{HttpServiceFactory, ServiceRequest, ServiceResponse},
-    http::header::{CACHE_CONTROL, HeaderName, HeaderValue},
+    http::header::{CACHE_CONTROL, HeaderValue},
     middleware::{Next, from_fn},
     web,
 };
@@ -155,7 +155,7 @@ async fn attended(
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Ok(id) = HeaderValue::from_str(&arrival.request.to_string()) {
-        headers.insert(HeaderName::from_static(REQUEST_ID), id);
+        headers.insert(REQUEST_ID, id);
     }
     Ok(response)
 }
