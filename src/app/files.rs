@@ -77,17 +77,16 @@ pub struct DataLock {
 pub fn lock_data_dir(dir: &Path) -> anyhow::Result<DataLock> {
     let path = dir.join(LOCK);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = opened.with_context(|| match std::fs::metadata(&path) {
-        Ok(_) => format!(
-            "{} is another user's: run as the user who owns {}, or set data.dir to another place",
-            path.display(),
-            dir.display()
-        ),
-        Err(_) => format!(
-            "cannot make {}: let this user write to {}, or set data.dir to another place",
-            path.display(),
-            dir.display()
-        ),
+    let file = opened.map_err(|error| {
+        let what = match error.kind() {
+            io::ErrorKind::PermissionDenied => format!(
+                "this user may not write {}: run as the one who owns {}, or set data.dir to another place",
+                path.display(),
+                dir.display()
+            ),
+            _ => format!("cannot open {}", path.display()),
+        };
+        anyhow::Error::new(error).context(what)
     })?;
     match file.try_lock() {
         Ok(()) => Ok(DataLock { _file: file }),

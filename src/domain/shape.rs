@@ -123,7 +123,10 @@ pub fn in_words(message: &str) -> String {
     }
     if message.starts_with(UNKNOWN) {
         return match message.split_once(", expected ") {
-            Some((_, known)) => format!("there is no such field; there are {}", listed(known)),
+            Some((_, known)) => {
+                let known = listed(known).replace(" or ", " and ");
+                format!("there is no such field; there are {}", known.trim_start_matches("one of "))
+            }
             None => "there is no such field".to_owned(),
         };
     }
@@ -144,7 +147,7 @@ pub fn in_words(message: &str) -> String {
 
 /// The names that serde lists, without its quotes.
 fn listed(known: &str) -> String {
-    known.trim_start_matches("one of ").replace('`', "")
+    known.replace('`', "")
 }
 
 fn quoted(text: &str) -> String {
@@ -271,6 +274,10 @@ mod tests {
             (
                 json!({"name": "a", "style": "bold"}),
                 "style: must be `plain` or `header`, not the text \"bold\"",
+            ),
+            (
+                json!({"name": "a", "list": [{"ms": 1, "of": 2}]}),
+                "list[0].of: there is no such field; there are ms and on",
             ),
             (json!({"name": "a", "style": {"header": 5}}), "style.header: must be a text, not 5"),
             (json!({"name": "a", "style": 5}), "style: must be a text or an object, not 5"),
