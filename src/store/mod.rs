@@ -26,6 +26,7 @@ mod error;
 mod events;
 mod grants;
 mod idempotency;
+mod insert;
 mod keys;
 mod ledger;
 mod members;

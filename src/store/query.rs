@@ -45,6 +45,13 @@ macro_rules! executing {
     };
 }
 
+/// Binds the values of a row, in the order of its insert's columns.
+macro_rules! bind_row {
+    ($query:ident, $($value:expr),+ $(,)?) => {
+        $($query.try_bind($value).map_err(sqlx::Error::Encode)?;)+
+    };
+}
+
 /// A list: the select up to `where true`, what narrows it (each only where there is a value), and
 /// the page, ordered by id.
 macro_rules! listing {

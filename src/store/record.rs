@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sqlx::QueryBuilder;
+use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use crate::{
@@ -11,15 +11,78 @@ use crate::{
         event::{Attempt, UsageEvent},
         failure::FailureClass,
         ids::{MemberId, RequestId},
-        ledger::LedgerKind,
     },
-    store::{Store, StoreError, Tx, column::signed},
+    store::{
+        Store, StoreError, Tx,
+        column::signed,
+        insert::{Insert, Size, batches},
+    },
 };
 
-/// Rows of one insert. Few sizes, so that every connection prepares each statement once and keeps
-/// it: preparing costs more than running. The widest, of 28 columns, stays below SQLite's 32 766
-/// parameters and Postgres's 65 535.
-const SIZES: [usize; 5] = [128, 32, 8, 2, 1];
+const EVENT_COLUMNS: &[&str] = &[
+    "id",
+    "tenant_id",
+    "member_id",
+    "token_id",
+    "model_id",
+    "model",
+    "format",
+    "stream",
+    "outcome",
+    "status",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "audio_input_tokens",
+    "audio_output_tokens",
+    "images",
+    "requests",
+    "usage_source",
+    "charge_nanos",
+    "cost_nanos",
+    "started_at",
+    "hour",
+    "first_content_ms",
+    "duration_ms",
+    "replica_id",
+];
+static NEW_EVENTS: Insert = Insert::into("usage_events", EVENT_COLUMNS);
+static EVENTS: Insert =
+    Insert::into("usage_events", EVENT_COLUMNS).then("on conflict (id) do nothing returning id");
+
+// An event whose partition was dropped may leave its attempts behind for a while.
+static ATTEMPTS: Insert = Insert::into(
+    "attempts",
+    &[
+        "event_id",
+        "n",
+        "route_id",
+        "provider_id",
+        "key_id",
+        "upstream_model",
+        "started_at",
+        "duration_ms",
+        "status",
+        "class",
+    ],
+)
+.then("on conflict (event_id, n) do nothing");
+
+const CHARGE_COLUMNS: &[&str] = &["id", "tenant_id", "amount_nanos", "event_id", "created_at"];
+const CHARGE_CONSTANTS: &[(&str, &str)] = &[("kind", "'charge'"), ("note", "''"), ("actor", "'system'")];
+static NEW_CHARGES: Insert = Insert::into("ledger_entries", CHARGE_COLUMNS).with(CHARGE_CONSTANTS);
+static CHARGES: Insert = Insert::into("ledger_entries", CHARGE_COLUMNS)
+    .with(CHARGE_CONSTANTS)
+    .then("on conflict (id) do nothing returning tenant_id, amount_nanos");
+
+static BALANCES: Insert = Insert::into("balances", &["tenant_id", "balance_nanos", "updated_at"]).then(
+    "on conflict (tenant_id) do update set
+            balance_nanos = balances.balance_nanos + excluded.balance_nanos,
+            updated_at = excluded.updated_at",
+);
 
 /// Whether events may be there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,14 +141,12 @@ impl Tx {
     /// Records events in the order of their ids; gives those that were new.
     async fn record(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<Vec<RequestId>, StoreError> {
         let mut fresh = Vec::with_capacity(events.len());
-        for batch in batches(events) {
+        for (size, batch) in batches(events) {
+            let new = self.insert_events(size, batch, guess).await?;
             match guess {
-                Guess::AllNew => {
-                    self.insert_events(batch, guess).await?;
-                    fresh.extend_from_slice(batch);
-                }
+                Guess::AllNew => fresh.extend_from_slice(batch),
                 Guess::SomeKnown => {
-                    let new: HashSet<Uuid> = self.insert_events(batch, guess).await?.into_iter().collect();
+                    let new: HashSet<Uuid> = new.into_iter().collect();
                     fresh.extend(batch.iter().filter(|event| new.contains(&event.id.uuid())));
                 }
             }
@@ -96,74 +157,53 @@ impl Tx {
     }
 
     /// Inserts events; gives the ids of those that were not there yet, where some may be.
-    async fn insert_events(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<Vec<Uuid>, StoreError> {
+    async fn insert_events(
+        &mut self,
+        size: Size,
+        events: &[&UsageEvent],
+        guess: Guess,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let insert = match guess {
+            Guess::AllNew => &NEW_EVENTS,
+            Guess::SomeKnown => &EVENTS,
+        };
+        let text = insert.text(&self.open, size);
         writing!(self, conn => async {
-            let mut query = QueryBuilder::new(
-                "insert into usage_events (
-                    id,
-                    tenant_id,
-                    member_id,
-                    token_id,
-                    model_id,
-                    model,
-                    format,
-                    stream,
-                    outcome,
-                    status,
-                    input_tokens,
-                    cache_read_tokens,
-                    cache_write_5m_tokens,
-                    cache_write_1h_tokens,
-                    output_tokens,
-                    reasoning_tokens,
-                    audio_input_tokens,
-                    audio_output_tokens,
-                    images,
-                    requests,
-                    usage_source,
-                    charge_nanos,
-                    cost_nanos,
-                    started_at,
-                    hour,
-                    first_content_ms,
-                    duration_ms,
-                    replica_id
-                ) ",
-            );
-            query.push_values(events, |mut row, event| {
-                row.push_bind(event.id.uuid())
-                    .push_bind(event.tenant_id.uuid())
-                    .push_bind(event.member_id.map(MemberId::uuid))
-                    .push_bind(event.token_id.uuid())
-                    .push_bind(event.model_id.uuid())
-                    .push_bind(event.model.as_str())
-                    .push_bind(event.format.as_str())
-                    .push_bind(event.stream)
-                    .push_bind(event.outcome.as_str())
-                    .push_bind(i64::from(event.status))
-                    .push_bind(signed(event.usage.input_tokens))
-                    .push_bind(signed(event.usage.cache_read_tokens))
-                    .push_bind(signed(event.usage.cache_write_5m_tokens))
-                    .push_bind(signed(event.usage.cache_write_1h_tokens))
-                    .push_bind(signed(event.usage.output_tokens))
-                    .push_bind(signed(event.usage.reasoning_tokens))
-                    .push_bind(signed(event.usage.audio_input_tokens))
-                    .push_bind(signed(event.usage.audio_output_tokens))
-                    .push_bind(signed(event.usage.images))
-                    .push_bind(signed(event.usage.requests))
-                    .push_bind(event.usage.source.as_str())
-                    .push_bind(event.charge.get())
-                    .push_bind(event.cost.get())
-                    .push_bind(event.started_at.to_utc())
-                    .push_bind(hour_of(event.started_at))
-                    .push_bind(event.first_content_ms.map(i64::from))
-                    .push_bind(i64::from(event.duration_ms))
-                    .push_bind(event.replica_id.uuid());
-            });
-            if guess == Guess::SomeKnown {
-                query.push(" on conflict (id) do nothing returning id");
+            let mut query = sqlx::query(text);
+            for event in events {
+                bind_row!(
+                    query,
+                    event.id.uuid(),
+                    event.tenant_id.uuid(),
+                    event.member_id.map(MemberId::uuid),
+                    event.token_id.uuid(),
+                    event.model_id.uuid(),
+                    event.model.as_str(),
+                    event.format.as_str(),
+                    event.stream,
+                    event.outcome.as_str(),
+                    i64::from(event.status),
+                    signed(event.usage.input_tokens),
+                    signed(event.usage.cache_read_tokens),
+                    signed(event.usage.cache_write_5m_tokens),
+                    signed(event.usage.cache_write_1h_tokens),
+                    signed(event.usage.output_tokens),
+                    signed(event.usage.reasoning_tokens),
+                    signed(event.usage.audio_input_tokens),
+                    signed(event.usage.audio_output_tokens),
+                    signed(event.usage.images),
+                    signed(event.usage.requests),
+                    event.usage.source.as_str(),
+                    event.charge.get(),
+                    event.cost.get(),
+                    event.started_at.to_utc(),
+                    hour_of(event.started_at),
+                    event.first_content_ms.map(i64::from),
+                    i64::from(event.duration_ms),
+                    event.replica_id.uuid(),
+                );
             }
-            query.build_query_scalar().fetch_all(conn).await
+            query.fetch_all(conn).await?.iter().map(|row| row.try_get(0)).collect()
         })
     }
 
@@ -173,37 +213,26 @@ impl Tx {
             (1i64..).zip(event.attempts.clone()).map(move |(n, attempt)| (id, n, attempt))
         };
         let attempts: Vec<(Uuid, i64, Attempt)> = events.iter().flat_map(numbered).collect();
-        for batch in batches(&attempts) {
-            // An event whose partition was dropped may leave its attempts behind for a while.
+        for (size, batch) in batches(&attempts) {
+            let text = ATTEMPTS.text(&self.open, size);
             executing!(self, conn => async {
-                let mut query = QueryBuilder::new(
-                    "insert into attempts (
-                        event_id,
-                        n,
-                        route_id,
-                        provider_id,
-                        key_id,
-                        upstream_model,
-                        started_at,
-                        duration_ms,
-                        status,
-                        class
-                    ) ",
-                );
-                query.push_values(batch, |mut row, (event_id, n, attempt)| {
-                    row.push_bind(*event_id)
-                        .push_bind(*n)
-                        .push_bind(attempt.route_id.uuid())
-                        .push_bind(attempt.provider_id.uuid())
-                        .push_bind(attempt.key_id.uuid())
-                        .push_bind(attempt.upstream_model.as_str())
-                        .push_bind(attempt.started_at.to_utc())
-                        .push_bind(i64::from(attempt.duration_ms))
-                        .push_bind(attempt.status.map(i64::from))
-                        .push_bind(attempt.class.map(FailureClass::as_str));
-                });
-                query.push(" on conflict (event_id, n) do nothing");
-                query.build().execute(conn).await
+                let mut query = sqlx::query(text);
+                for (event_id, n, attempt) in batch {
+                    bind_row!(
+                        query,
+                        *event_id,
+                        *n,
+                        attempt.route_id.uuid(),
+                        attempt.provider_id.uuid(),
+                        attempt.key_id.uuid(),
+                        attempt.upstream_model.as_str(),
+                        attempt.started_at.to_utc(),
+                        i64::from(attempt.duration_ms),
+                        attempt.status.map(i64::from),
+                        attempt.class.map(FailureClass::as_str),
+                    );
+                }
+                query.execute(conn).await
             })?;
         }
         Ok(())
@@ -214,26 +243,22 @@ impl Tx {
         let charged: Vec<&UsageEvent> =
             events.iter().copied().filter(|event| event.charge.get() != 0).collect();
         let mut owed: BTreeMap<Uuid, i64> = BTreeMap::new();
-        for batch in batches(&charged) {
-            for (tenant_id, amount) in self.insert_charges(batch, guess).await? {
+        for (size, batch) in batches(&charged) {
+            for (tenant_id, amount) in self.insert_charges(size, batch, guess).await? {
                 let sum = owed.entry(tenant_id).or_default();
                 *sum = sum.saturating_add(amount);
             }
         }
         let latest = charged.iter().map(|event| ended_at(event)).max().unwrap_or_default();
         let owed: Vec<(Uuid, i64)> = owed.into_iter().collect();
-        for batch in batches(&owed) {
+        for (size, batch) in batches(&owed) {
+            let text = BALANCES.text(&self.open, size);
             executing!(self, conn => async {
-                let mut query = QueryBuilder::new("insert into balances (tenant_id, balance_nanos, updated_at) ");
-                query.push_values(batch, |mut row, (tenant_id, amount)| {
-                    row.push_bind(*tenant_id).push_bind(*amount).push_bind(latest.to_utc());
-                });
-                query.push(
-                    " on conflict (tenant_id) do update set
-                        balance_nanos = balances.balance_nanos + excluded.balance_nanos,
-                        updated_at = excluded.updated_at",
-                );
-                query.build().execute(conn).await
+                let mut query = sqlx::query(text);
+                for (tenant_id, amount) in batch {
+                    bind_row!(query, *tenant_id, *amount, latest.to_utc());
+                }
+                query.execute(conn).await
             })?;
         }
         Ok(())
@@ -243,36 +268,28 @@ impl Tx {
     /// new above, but not here. Gives the tenants and amounts of those inserted.
     async fn insert_charges(
         &mut self,
+        size: Size,
         events: &[&UsageEvent],
         guess: Guess,
     ) -> Result<Vec<(Uuid, i64)>, StoreError> {
+        let insert = match guess {
+            Guess::AllNew => &NEW_CHARGES,
+            Guess::SomeKnown => &CHARGES,
+        };
+        let text = insert.text(&self.open, size);
         let inserted = writing!(self, conn => async {
-            let mut query = QueryBuilder::new(
-                "insert into ledger_entries (
-                    id,
-                    tenant_id,
-                    kind,
-                    amount_nanos,
-                    event_id,
-                    note,
-                    actor,
-                    created_at
-                ) ",
-            );
-            query.push_values(events, |mut row, event| {
-                row.push_bind(event.id.uuid())
-                    .push_bind(event.tenant_id.uuid())
-                    .push_bind(LedgerKind::Charge.as_str())
-                    .push_bind(event.charge.negated().get())
-                    .push_bind(event.id.uuid())
-                    .push_bind("")
-                    .push_bind("system")
-                    .push_bind(ended_at(event).to_utc());
-            });
-            if guess == Guess::SomeKnown {
-                query.push(" on conflict (id) do nothing returning tenant_id, amount_nanos");
+            let mut query = sqlx::query(text);
+            for event in events {
+                bind_row!(
+                    query,
+                    event.id.uuid(),
+                    event.tenant_id.uuid(),
+                    event.charge.negated().get(),
+                    event.id.uuid(),
+                    ended_at(event).to_utc(),
+                );
             }
-            query.build_query_as().fetch_all(conn).await
+            query.fetch_all(conn).await?.iter().map(FromRow::from_row).collect()
         })?;
         Ok(match guess {
             Guess::SomeKnown => inserted,
@@ -281,16 +298,6 @@ impl Tx {
             }
         })
     }
-}
-
-/// `rows` in pieces of [`SIZES`], largest first.
-fn batches<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let size = SIZES.into_iter().find(|size| *size <= rows.len())?;
-        let (batch, rest) = rows.split_at(size);
-        rows = rest;
-        Some(batch)
-    })
 }
 
 fn ended_at(event: &UsageEvent) -> Timestamp {
