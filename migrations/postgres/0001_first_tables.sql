@@ -201,8 +201,10 @@ create table replicas (
     journal_bytes bigint not null
 );
 
--- hour is started_at rounded down to the hour, in seconds since 1970. No reference leaves this
--- table: what an event names may be removed before it.
+-- hour is started_at rounded down to the hour, in seconds since 1970. The last attempt, which nearly
+-- always is the only one, stands in the row itself: route_id and what follows, where there was one;
+-- it was sent attempt_after_us after started_at. No reference leaves this table: what an event names
+-- may be removed before it.
 create table usage_events (
     id uuid primary key,
     tenant_id uuid not null,
@@ -231,11 +233,20 @@ create table usage_events (
     hour bigint not null,
     first_content_ms bigint,
     duration_ms bigint not null,
-    replica_id uuid not null
+    replica_id uuid not null,
+    route_id uuid,
+    provider_id uuid,
+    key_id uuid,
+    upstream_model text,
+    attempt_after_us bigint,
+    attempt_duration_ms bigint,
+    attempt_status bigint,
+    attempt_class text
 ) partition by range (id);
 create table usage_events_default partition of usage_events default;
 create index usage_events_by_tenant on usage_events (tenant_id, id);
 
+-- The attempts of an event before its last, in the order of n.
 create table attempts (
     event_id uuid not null,
     n bigint not null,

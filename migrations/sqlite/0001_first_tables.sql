@@ -201,8 +201,10 @@ create table replicas (
     journal_bytes integer not null
 ) strict, without rowid;
 
--- hour is started_at rounded down to the hour, in seconds since 1970. No reference leaves this
--- table: what an event names may be removed before it.
+-- hour is started_at rounded down to the hour, in seconds since 1970. The last attempt, which nearly
+-- always is the only one, stands in the row itself: route_id and what follows, where there was one;
+-- it was sent attempt_after_us after started_at. No reference leaves this table: what an event names
+-- may be removed before it.
 create table usage_events (
     id blob primary key,
     tenant_id blob not null,
@@ -231,10 +233,19 @@ create table usage_events (
     hour integer not null,
     first_content_ms integer,
     duration_ms integer not null,
-    replica_id blob not null
+    replica_id blob not null,
+    route_id blob,
+    provider_id blob,
+    key_id blob,
+    upstream_model text,
+    attempt_after_us integer,
+    attempt_duration_ms integer,
+    attempt_status integer,
+    attempt_class text
 ) strict, without rowid;
 create index usage_events_by_tenant on usage_events (tenant_id, id);
 
+-- The attempts of an event before its last, in the order of n.
 create table attempts (
     event_id blob not null,
     n integer not null,

@@ -63,18 +63,27 @@ struct EventRow {
     first_content_ms: Option<i64>,
     duration_ms: i64,
     replica_id: Uuid,
+    route_id: Option<Uuid>,
+    provider_id: Option<Uuid>,
+    key_id: Option<Uuid>,
+    upstream_model: Option<String>,
+    attempt_after_us: Option<i64>,
+    attempt_duration_ms: Option<i64>,
+    attempt_status: Option<i64>,
+    attempt_class: Option<String>,
 }
 
 impl TryFrom<EventRow> for UsageEvent {
     type Error = StoreError;
 
-    /// Without its attempts.
+    /// With its last attempt alone, if there was one.
     fn try_from(row: EventRow) -> Result<Self, StoreError> {
         let id = RequestId::from_uuid(row.id);
         let cell = Cell::of("usage_events", &id);
         Ok(Self {
             id,
             usage: usage(&cell, &row)?,
+            attempts: last_attempt(&cell, &row)?.into_iter().collect(),
             format: cell.variant("format", &row.format)?,
             outcome: cell.variant("outcome", &row.outcome)?,
             status: cell.number("status", row.status)?,
@@ -90,7 +99,6 @@ impl TryFrom<EventRow> for UsageEvent {
             cost: Nanos::new(row.cost_nanos),
             started_at: row.started_at.into(),
             replica_id: ReplicaId::from_uuid(row.replica_id),
-            attempts: Vec::new(),
         })
     }
 }
@@ -111,6 +119,27 @@ fn usage(cell: &Cell, row: &EventRow) -> Result<Usage, StoreError> {
     })
 }
 
+/// The attempt that stands in the event's row.
+fn last_attempt(cell: &Cell, row: &EventRow) -> Result<Option<Attempt>, StoreError> {
+    let Some(route_id) = row.route_id else { return Ok(None) };
+    let bad = |column| move || cell.bad(column);
+    let after_us = row.attempt_after_us.ok_or_else(bad("attempt_after_us"))?;
+    let started_us = Timestamp::from(row.started_at).unix_us();
+    let duration_ms = row.attempt_duration_ms.ok_or_else(bad("attempt_duration_ms"))?;
+    let class = row.attempt_class.as_deref().map(|class| cell.variant("attempt_class", class));
+    Ok(Some(Attempt {
+        route_id: RouteId::from_uuid(route_id),
+        provider_id: ProviderId::from_uuid(row.provider_id.ok_or_else(bad("provider_id"))?),
+        key_id: KeyId::from_uuid(row.key_id.ok_or_else(bad("key_id"))?),
+        upstream_model: row.upstream_model.clone().ok_or_else(bad("upstream_model"))?,
+        started_at: Timestamp::from_unix_us(started_us.saturating_add(after_us)),
+        duration_ms: cell.number("attempt_duration_ms", duration_ms)?,
+        status: cell.maybe("attempt_status", row.attempt_status)?,
+        class: class.transpose()?,
+    }))
+}
+
+/// An attempt before the last.
 #[derive(sqlx::FromRow)]
 struct AttemptRow {
     event_id: Uuid,
@@ -169,7 +198,15 @@ const SELECT: &str = "select
         started_at,
         first_content_ms,
         duration_ms,
-        replica_id
+        replica_id,
+        route_id,
+        provider_id,
+        key_id,
+        upstream_model,
+        attempt_after_us,
+        attempt_duration_ms,
+        attempt_status,
+        attempt_class
     from usage_events
     where true";
 
@@ -193,6 +230,7 @@ impl Store {
         self.with_attempts(rows).await
     }
 
+    /// Puts the attempts before the last, which few events have, in front of it.
     async fn with_attempts(&self, rows: Vec<EventRow>) -> Result<Vec<UsageEvent>, StoreError> {
         if rows.is_empty() {
             return Ok(Vec::new());
@@ -224,8 +262,10 @@ impl Store {
             by_event.entry(row.event_id).or_default().push(row.try_into()?);
         }
         let joined = |row: EventRow| {
-            let attempts = by_event.remove(&row.id).unwrap_or_default();
-            Ok(UsageEvent { attempts, ..row.try_into()? })
+            let mut attempts = by_event.remove(&row.id).unwrap_or_default();
+            let mut event: UsageEvent = row.try_into()?;
+            attempts.append(&mut event.attempts);
+            Ok(UsageEvent { attempts, ..event })
         };
         rows.into_iter().map(joined).collect()
     }

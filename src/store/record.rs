@@ -48,6 +48,14 @@ const EVENT_COLUMNS: &[&str] = &[
     "first_content_ms",
     "duration_ms",
     "replica_id",
+    "route_id",
+    "provider_id",
+    "key_id",
+    "upstream_model",
+    "attempt_after_us",
+    "attempt_duration_ms",
+    "attempt_status",
+    "attempt_class",
 ];
 static NEW_EVENTS: Insert = Insert::into("usage_events", EVENT_COLUMNS);
 static EVENTS: Insert =
@@ -171,6 +179,7 @@ impl Tx {
         writing!(self, conn => async {
             let mut query = sqlx::query(text);
             for event in events {
+                let last = event.attempts.last();
                 bind_row!(
                     query,
                     event.id.uuid(),
@@ -201,18 +210,28 @@ impl Tx {
                     event.first_content_ms.map(i64::from),
                     i64::from(event.duration_ms),
                     event.replica_id.uuid(),
+                    last.map(|attempt| attempt.route_id.uuid()),
+                    last.map(|attempt| attempt.provider_id.uuid()),
+                    last.map(|attempt| attempt.key_id.uuid()),
+                    last.map(|attempt| attempt.upstream_model.as_str()),
+                    last.map(|attempt| after_us(event, attempt)),
+                    last.map(|attempt| i64::from(attempt.duration_ms)),
+                    last.and_then(|attempt| attempt.status).map(i64::from),
+                    last.and_then(|attempt| attempt.class).map(FailureClass::as_str),
                 );
             }
             query.fetch_all(conn).await?.iter().map(|row| row.try_get(0)).collect()
         })
     }
 
+    /// Inserts the attempts before each event's last, which its own row has.
     async fn insert_attempts(&mut self, events: &[&UsageEvent]) -> Result<(), StoreError> {
-        let numbered = |event: &&UsageEvent| {
-            let id = event.id.uuid();
-            (1i64..).zip(event.attempts.clone()).map(move |(n, attempt)| (id, n, attempt))
-        };
-        let attempts: Vec<(Uuid, i64, Attempt)> = events.iter().flat_map(numbered).collect();
+        let mut attempts: Vec<(Uuid, i64, &Attempt)> = Vec::new();
+        for event in events {
+            if let Some((_, earlier)) = event.attempts.split_last() {
+                attempts.extend((1..).zip(earlier).map(|(n, attempt)| (event.id.uuid(), n, attempt)));
+            }
+        }
         for (size, batch) in batches(&attempts) {
             let text = ATTEMPTS.text(&self.open, size);
             executing!(self, conn => async {
@@ -302,6 +321,11 @@ impl Tx {
 
 fn ended_at(event: &UsageEvent) -> Timestamp {
     event.started_at.plus(std::time::Duration::from_millis(event.duration_ms.into()))
+}
+
+/// From when the request came to when the attempt was sent, µs.
+fn after_us(event: &UsageEvent, attempt: &Attempt) -> i64 {
+    attempt.started_at.unix_us().saturating_sub(event.started_at.unix_us())
 }
 
 /// The start of an instant's hour, in seconds since 1970.

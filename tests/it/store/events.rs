@@ -6,20 +6,22 @@ use tollway::{
     domain::{
         clock::Timestamp,
         event::UsageEvent,
-        ids::{LedgerEntryId, RequestId, TenantId},
+        ids::{KeyId, LedgerEntryId, RequestId, TenantId},
         ledger::{LedgerEntry, LedgerKind},
         money::Nanos,
     },
-    store::{EventFilter, LedgerFilter, Page, RecordOutcome, StoreError},
+    store::{DatabaseUrl, EventFilter, LedgerFilter, Page, RecordOutcome, StoreError},
 };
 
 use super::{
     both::OwnStore,
     fixtures::{self, NOW, commit, event, fresh},
+    raw::raw,
 };
 
 on_both!(
     an_event_reads_back_with_its_attempts,
+    the_attempt_that_answered_stands_in_the_event_itself,
     an_event_is_recorded_and_charged_once,
     nothing_to_record_is_fine,
     a_free_request_is_an_event_without_a_charge,
@@ -44,11 +46,36 @@ async fn an_event_reads_back_with_its_attempts(store: OwnStore) {
     let mut second = event(tenant_id(), i64::MAX);
     (second.member_id, second.first_content_ms, second.attempts) = (None, None, vec![]);
     (second.status, second.stream) = (0, false);
-    store.record_events(&[second.clone(), first.clone()]).await.unwrap();
-    assert_eq!(store.lookup_event(first.id).await.unwrap().as_ref(), Some(&first));
-    assert_eq!(store.lookup_event(second.id).await.unwrap().as_ref(), Some(&second));
+    let mut third = event(tenant_id(), 1);
+    // Sent, as the clock has it, before the request came.
+    third.attempts[1].started_at = Timestamp::from_unix_us(NOW.unix_us() - 1);
+    third.attempts.rotate_left(1);
+    let events = [first, second, third];
+    store.record_events(&[events[2].clone(), events[1].clone(), events[0].clone()]).await.unwrap();
+    for event in &events {
+        assert_eq!(store.lookup_event(event.id).await.unwrap().as_ref(), Some(event));
+    }
     assert_eq!(store.lookup_event(event(tenant_id(), 1).id).await.unwrap(), None);
-    assert_eq!(store.list_events(&EventFilter::default(), Page::first(9)).await.unwrap(), [first, second]);
+    assert_eq!(store.list_events(&EventFilter::default(), Page::first(9)).await.unwrap(), events);
+}
+
+/// Which attempts have a row of their own, and who answered, as SQL tells.
+async fn the_attempt_that_answered_stands_in_the_event_itself(store: OwnStore) {
+    let retried = event(tenant_id(), 1);
+    let mut usual = event(tenant_id(), 1);
+    usual.attempts.remove(0);
+    store.record_events(&[retried.clone(), usual.clone()]).await.unwrap();
+    let rows = raw(&store, "select cast(n as text) from attempts").await;
+    assert_eq!(rows, ["1"], "the first attempt of the first event");
+    let of_key = |key: KeyId| match &store.config.url {
+        DatabaseUrl::Postgres(_) => format!("key_id = '{}'", key.uuid()),
+        DatabaseUrl::Sqlite(_) => format!("key_id = x'{}'", key.uuid().simple()),
+    };
+    for event in [retried, usual] {
+        let last = event.attempts.last().unwrap();
+        let by_key = format!("select model from usage_events where {}", of_key(last.key_id));
+        assert_eq!(raw(&store, &by_key).await, [event.model]);
+    }
 }
 
 async fn an_event_is_recorded_and_charged_once(store: OwnStore) {

@@ -219,7 +219,17 @@ pub fn event(tenant_id: TenantId, charge: i64) -> UsageEvent {
         first_content_ms: Some(40),
         duration_ms: 1_500,
         replica_id: ReplicaId::generate(NOW, fresh()),
-        attempts: vec![attempt.clone(), Attempt { status: None, class: None, ..attempt }],
+        attempts: vec![
+            attempt.clone(),
+            Attempt {
+                key_id: KeyId::generate(NOW, fresh()),
+                started_at: Timestamp::from_unix_us(NOW.unix_us() + 12_345),
+                duration_ms: 1_487,
+                status: None,
+                class: None,
+                ..attempt
+            },
+        ],
     }
 }
 
