@@ -57,7 +57,11 @@ macro_rules! ids {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "_{}"), self.0.as_simple())
+                // Without the formatting machinery: a request prints its ids a dozen times.
+                let mut text = [b'_'; $prefix.len() + 33];
+                text[..$prefix.len()].copy_from_slice($prefix.as_bytes());
+                self.0.as_simple().encode_lower(&mut text[$prefix.len() + 1..]);
+                f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
             }
         }
 

@@ -3,20 +3,21 @@
 //! The subscriber's own formatter builds each line through `serde` and costs a request more than its
 //! admission does; this one appends to the line as the fields come.
 
-use std::fmt::{self, Write};
+use std::{
+    cell::RefCell,
+    fmt::{self, Write},
+};
 
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
 };
 use tracing_subscriber::{
-    fmt::{
-        FmtContext, FormatEvent, FormatFields,
-        format::Writer,
-        time::{FormatTime, SystemTime},
-    },
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
+
+use crate::domain::clock::{Clock, SystemClock, Timestamp};
 
 /// Formats an event as `{"timestamp":…,"level":…,"target":…,"message":…,…}`.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         line.write_str("{\"timestamp\":\"")?;
-        SystemTime.format_time(&mut line)?;
+        write_time(&mut line, SystemClock.now())?;
         line.write_str("\",\"level\":\"")?;
         line.write_str(metadata.level().as_str())?;
         line.write_str("\",\"target\":\"")?;
@@ -41,6 +42,28 @@ where
         fields.result?;
         fields.line.write_str("}\n")
     }
+}
+
+/// Appends an instant as RFC 3339 in UTC, to the microsecond. What does not change within a second is
+/// made once a second and thread.
+fn write_time(line: &mut impl Write, at: Timestamp) -> fmt::Result {
+    thread_local! {
+        static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    }
+    let (second, micros) = (at.unix_us().div_euclid(1_000_000), at.unix_us().rem_euclid(1_000_000));
+    SECOND.with_borrow_mut(|(known, text)| {
+        if *known != second {
+            let whole = Timestamp::from_unix_us(second * 1_000_000).to_utc();
+            *text = whole.format("%Y-%m-%dT%H:%M:%S.").to_string();
+            *known = second;
+        }
+        line.write_str(text)
+    })?;
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(micros);
+    line.write_str(&"00000"[..6 - digits.len()])?;
+    line.write_str(digits)?;
+    line.write_char('Z')
 }
 
 /// Appends each field; remembers the first failure.
@@ -79,11 +102,11 @@ impl Visit for Fields<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.append(field, |line| write!(line, "{value}"));
+        self.append(field, |line| line.write_str(itoa::Buffer::new().format(value)));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.append(field, |line| write!(line, "{value}"));
+        self.append(field, |line| line.write_str(itoa::Buffer::new().format(value)));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
@@ -155,6 +178,14 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn an_instant_is_written_as_it_prints(us in 0i64..4_000_000_000_000_000) {
+            let at = Timestamp::from_unix_us(us);
+            let mut text = String::new();
+            write_time(&mut text, at).unwrap();
+            prop_assert_eq!(text, at.to_string());
+        }
+
         #[test]
         fn any_text_is_read_back_as_it_was(text in any::<String>()) {
             let mut line = String::from("\"");
