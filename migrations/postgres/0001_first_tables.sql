@@ -263,7 +263,7 @@ create table attempts (
 create table attempts_default partition of attempts default;
 
 -- Append-only. A charge has the id of its event for its own, which books it once, even after the
--- event's partition is gone; a refund names the event too.
+-- event's partition is gone, and finds it without an index of its own; a refund names the event too.
 create table ledger_entries (
     id uuid primary key,
     tenant_id uuid not null,
@@ -274,7 +274,7 @@ create table ledger_entries (
     actor text not null,
     created_at timestamptz not null
 );
-create index ledger_entries_by_event on ledger_entries (event_id);
+create index ledger_entries_by_event on ledger_entries (event_id) where event_id <> id;
 create index ledger_entries_by_tenant on ledger_entries (tenant_id, id);
 
 create table balances (

@@ -261,7 +261,7 @@ create table attempts (
 ) strict, without rowid;
 
 -- Append-only. A charge has the id of its event for its own, which books it once, even after the
--- event's partition is gone; a refund names the event too.
+-- event's partition is gone, and finds it without an index of its own; a refund names the event too.
 create table ledger_entries (
     id blob primary key,
     tenant_id blob not null,
@@ -272,7 +272,7 @@ create table ledger_entries (
     actor text not null,
     created_at text not null
 ) strict, without rowid;
-create index ledger_entries_by_event on ledger_entries (event_id);
+create index ledger_entries_by_event on ledger_entries (event_id) where event_id <> id;
 create index ledger_entries_by_tenant on ledger_entries (tenant_id, id);
 
 create table balances (

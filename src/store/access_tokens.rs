@@ -151,8 +151,8 @@ impl Store {
         page: Page,
     ) -> Result<Vec<AccessToken>, StoreError> {
         let rows = listing!(self, AccessTokenRow, select!("where true"), page, {
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
-            "member_id =" => filter.member_id.map(MemberId::uuid),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
+            "member_id = ?" => filter.member_id.map(MemberId::uuid),
         })?;
         rows.into_iter().map(AccessToken::try_from).collect()
     }

@@ -213,19 +213,19 @@ const SELECT: &str = "select
 impl Store {
     /// The event of this id with its attempts.
     pub async fn lookup_event(&self, id: RequestId) -> Result<Option<UsageEvent>, StoreError> {
-        let rows = listing!(self, EventRow, SELECT, Page::first(1), { "id =" => Some(id.uuid()) })?;
+        let rows = listing!(self, EventRow, SELECT, Page::first(1), { "id = ?" => Some(id.uuid()) })?;
         Ok(self.with_attempts(rows).await?.pop())
     }
 
     /// Events with their attempts.
     pub async fn list_events(&self, filter: &EventFilter, page: Page) -> Result<Vec<UsageEvent>, StoreError> {
         let rows = listing!(self, EventRow, SELECT, page, {
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
-            "member_id =" => filter.member_id.map(MemberId::uuid),
-            "token_id =" => filter.token_id.map(AccessTokenId::uuid),
-            "model_id =" => filter.model_id.map(ModelId::uuid),
-            "id >=" => filter.since.map(first_id_at),
-            "id <" => filter.until.map(first_id_at),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
+            "member_id = ?" => filter.member_id.map(MemberId::uuid),
+            "token_id = ?" => filter.token_id.map(AccessTokenId::uuid),
+            "model_id = ?" => filter.model_id.map(ModelId::uuid),
+            "id >= ?" => filter.since.map(first_id_at),
+            "id < ?" => filter.until.map(first_id_at),
         })?;
         self.with_attempts(rows).await
     }

@@ -102,9 +102,9 @@ impl Store {
     /// Grants.
     pub async fn list_grants(&self, filter: &GrantFilter, page: Page) -> Result<Vec<Grant>, StoreError> {
         let rows = listing!(self, GrantRow, select!("where true"), page, {
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
-            "subject_kind = 'member' and subject_id =" => filter.member_id.map(MemberId::uuid),
-            "subject_kind = 'access_token' and subject_id =" => filter.token_id.map(AccessTokenId::uuid),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
+            "subject_kind = 'member' and subject_id = ?" => filter.member_id.map(MemberId::uuid),
+            "subject_kind = 'access_token' and subject_id = ?" => filter.token_id.map(AccessTokenId::uuid),
         })?;
         rows.into_iter().map(Grant::try_from).collect()
     }

@@ -132,8 +132,8 @@ impl Store {
     /// Keys.
     pub async fn list_keys(&self, filter: &KeyFilter, page: Page) -> Result<Vec<Key>, StoreError> {
         let rows = listing!(self, KeyRow, select!("where true"), page, {
-            "provider_id =" => filter.provider_id.map(ProviderId::uuid),
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
+            "provider_id = ?" => filter.provider_id.map(ProviderId::uuid),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
         })?;
         rows.into_iter().map(Key::try_from).collect()
     }

@@ -103,9 +103,15 @@ impl Store {
             from ledger_entries
             where true";
         let rows = listing!(self, LedgerRow, select, page, {
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
-            "kind =" => filter.kind.map(LedgerKind::as_str),
-            "event_id =" => filter.event_id.map(RequestId::uuid),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
+            "kind = ?" => filter.kind.map(LedgerKind::as_str),
+            // The event's charge has its id, the rest is in the index that holds no charge. As two
+            // conditions joined by `or`, SQLite would rather look through all of the tenant's entries.
+            "id in (
+                select id from ledger_entries where id = ?
+                union all
+                select id from ledger_entries where event_id = ? and event_id <> id
+            )" => filter.event_id.map(RequestId::uuid),
         })?;
         rows.into_iter().map(LedgerEntry::try_from).collect()
     }

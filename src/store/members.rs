@@ -107,7 +107,7 @@ impl Store {
     /// Members.
     pub async fn list_members(&self, filter: &MemberFilter, page: Page) -> Result<Vec<Member>, StoreError> {
         let rows = listing!(self, MemberRow, select!("where true"), page, {
-            "tenant_id =" => filter.tenant_id.map(TenantId::uuid),
+            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
         })?;
         rows.into_iter().map(Member::try_from).collect()
     }

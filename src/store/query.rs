@@ -52,14 +52,18 @@ macro_rules! bind_row {
     };
 }
 
-/// A list: the select up to `where true`, what narrows it (each only where there is a value), and
-/// the page, ordered by id.
+/// A list: the select up to `where true`, what narrows it (each only where there is a value, which
+/// stands in for every `?`), and the page, ordered by id.
 macro_rules! listing {
     ($store:expr, $row:ty, $select:expr, $page:expr, { $($condition:literal => $value:expr),* $(,)? }) => {
         reading!($store, conn => async {
             let mut query = sqlx::QueryBuilder::new($select);
             $(if let Some(value) = $value {
-                query.push(concat!(" and ", $condition, " ")).push_bind(value);
+                let mut around = concat!(" and ", $condition).split('?');
+                query.push(around.next().unwrap_or_default());
+                for text in around {
+                    query.push_bind(value).push(text);
+                }
             })*
             if let Some(after) = $page.after {
                 query.push(" and id > ").push_bind(after);

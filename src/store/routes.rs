@@ -99,8 +99,8 @@ impl Store {
     /// Routes.
     pub async fn list_routes(&self, filter: &RouteFilter, page: Page) -> Result<Vec<Route>, StoreError> {
         let rows = listing!(self, RouteRow, select!("where true"), page, {
-            "model_id =" => filter.model_id.map(ModelId::uuid),
-            "provider_id =" => filter.provider_id.map(ProviderId::uuid),
+            "model_id = ?" => filter.model_id.map(ModelId::uuid),
+            "provider_id = ?" => filter.provider_id.map(ProviderId::uuid),
         })?;
         rows.into_iter().map(Route::try_from).collect()
     }

@@ -222,13 +222,25 @@ async fn ledger_entries_are_listed_by_what_they_are(store: OwnStore) {
     let charged = UsageEvent { id: RequestId::generate(Timestamp::from_unix_ms(1), fresh()), ..event(t, 5) };
     commit!(store, add_ledger_entry(&paid), add_ledger_entry(&other));
     store.record_events(std::slice::from_ref(&charged)).await.unwrap();
+    let of_event = |amount| LedgerEntry {
+        kind: LedgerKind::Refund,
+        event_id: Some(charged.id),
+        ..fixtures::top_up(t, amount)
+    };
+    commit!(store, add_ledger_entry(&of_event(3)), add_ledger_entry(&of_event(4)));
     let listed = async |filter: LedgerFilter| -> Vec<i64> {
         let entries = store.list_ledger_entries(&filter, Page::first(9)).await.unwrap();
         entries.iter().map(|entry| entry.amount.get()).collect()
     };
     let all = LedgerFilter::default();
-    assert_eq!(listed(all).await, [-5, 1, 2]);
-    assert_eq!(listed(LedgerFilter { tenant_id: Some(t), ..all }).await, [-5, 1]);
+    assert_eq!(listed(all).await, [-5, 1, 2, 3, 4]);
+    assert_eq!(listed(LedgerFilter { tenant_id: Some(t), ..all }).await, [-5, 1, 3, 4]);
     assert_eq!(listed(LedgerFilter { kind: Some(LedgerKind::TopUp), ..all }).await, [1, 2]);
-    assert_eq!(listed(LedgerFilter { event_id: Some(charged.id), ..all }).await, [-5]);
+    let event = LedgerFilter { event_id: Some(charged.id), ..all };
+    assert_eq!(listed(event).await, [-5, 3, 4]);
+    assert_eq!(listed(LedgerFilter { kind: Some(LedgerKind::Refund), ..event }).await, [3, 4]);
+    assert_eq!(listed(LedgerFilter { tenant_id: Some(t), ..event }).await, [-5, 3, 4]);
+    assert_eq!(listed(LedgerFilter { tenant_id: Some(u), ..event }).await, Vec::<i64>::new());
+    let behind = Page::after(charged.id.uuid(), 1);
+    assert_eq!(store.list_ledger_entries(&event, behind).await.unwrap()[0].amount, Nanos::new(3));
 }
