@@ -7,17 +7,23 @@
 //! | `pool` | a provider's keys: windows, leases, cooldowns |
 //! | `view` | the keys as one model sees them, in the order of selection |
 //! | `select` | the walk to the next usable key |
+//! | `slot` | one key's counters, and a lease of it |
 //! | `cooldown` | deadlines and back-off levels |
 //! | `steady` | a clock that never goes back |
+//! | `beside` | what a replica keeps here while Redis counts |
+//! | `told` | which of that is known there |
 //!
 //! Tenants and providers are independent: each has its own lock, found through a map that is only
 //! locked to read.
 
+mod beside;
 mod cooldown;
 mod pool;
 mod select;
+mod slot;
 mod steady;
 mod tenant;
+mod told;
 mod view;
 mod window;
 
@@ -27,15 +33,21 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::cooldown::ladder;
+pub(super) use self::{
+    beside::{Ended, Owner},
+    slot::Leased,
+    tenant::Pass,
+    told::{ANY_EPOCH_OR_NONE, Whose},
+    window::{Bucket, SPAN_S, Share},
+};
 use self::{pool::Keys, steady::Now, steady::Steady, tenant::Door};
-pub(super) use self::{pool::Leased, tenant::Pass, window::Share};
 use super::{
     Acquire, Cool, CoolScope, Enter, KeyLive, LEASE_FOR, Lease, Past, Pool, Refused, SettleLease, SettlePass,
     Subject, SubjectLive,
 };
 use crate::domain::{
     clock::{SharedClock, Timestamp},
-    ids::{IdMap, KeyId, LeaseId, ProviderId, RequestId, TenantId},
+    ids::{IdMap, KeyId, ProviderId, TenantId},
 };
 
 /// Microseconds in a second.
@@ -134,84 +146,14 @@ impl Local {
         self.acquire_within(share, &without)
     }
 
-    /// Enters within one replica's share of every limit.
-    pub(super) fn enter_within(&self, share: Share, enter: &Enter) -> Result<(), Refused> {
-        self.door(enter.tenant).lock().enter(self.steady.now().us, enter, share)
-    }
-
-    /// Counts an entry that the shared counters granted.
-    pub(super) fn note_enter(&self, enter: &Enter, shared_second: Option<i64>) {
-        self.door(enter.tenant).lock().count(self.steady.now().us, enter, shared_second);
-    }
-
-    /// Counts an acquire that the shared counters granted.
-    pub(super) fn note_acquire(&self, acquire: &Acquire, key: KeyId, shared_second: i64) {
-        self.keys(acquire.pool.provider).lock().note(self.steady.now().us, acquire, key, shared_second);
-    }
-
-    /// Every live lease.
-    pub(super) fn live_leases(&self) -> Vec<(ProviderId, Vec<(LeaseId, Leased)>)> {
-        let providers: Vec<_> =
-            self.providers.read().iter().map(|(id, keys)| (*id, Arc::clone(keys))).collect();
-        let leases =
-            |keys: &Mutex<Keys>| keys.lock().leases().map(|(id, lease)| (id, *lease)).collect::<Vec<_>>();
-        providers
-            .into_iter()
-            .map(|(id, keys)| (id, leases(&keys)))
-            .filter(|(_, leases)| !leases.is_empty())
-            .collect()
-    }
-
-    /// Every live pass.
-    pub(super) fn live_passes(&self) -> Vec<(TenantId, Vec<(RequestId, Pass)>)> {
-        let tenants: Vec<_> = self.tenants.read().iter().map(|(id, door)| (*id, Arc::clone(door))).collect();
-        let passes = |door: &Mutex<Door>| {
-            door.lock().passes().map(|(id, pass)| (id, pass.clone())).collect::<Vec<_>>()
-        };
-        tenants
-            .into_iter()
-            .map(|(id, door)| (id, passes(&door)))
-            .filter(|(_, passes)| !passes.is_empty())
-            .collect()
-    }
-
-    /// Remembers that leases stand in the shared counters; those that did not yet, in `second`.
-    pub(super) fn mark_shared(
-        &self,
-        provider: ProviderId,
-        leases: impl Iterator<Item = LeaseId>,
-        second: i64,
-    ) {
-        let keys = self.keys(provider);
-        let mut keys = keys.lock();
-        for id in leases {
-            if let Some(lease) = keys.lease_mut(id) {
-                lease.shared_second.get_or_insert(second);
-            }
-        }
-    }
-
-    /// Undoes an entry.
-    pub(super) fn undo_enter(&self, tenant: TenantId, request: RequestId) {
-        self.door(tenant).lock().undo(self.steady.now().us, request);
-    }
-
     /// See [`super::Admission::settle_lease`].
     pub fn settle_lease(&self, end: &SettleLease) {
-        self.end_lease(end);
-    }
-
-    pub(super) fn end_lease(&self, end: &SettleLease) -> Option<Leased> {
-        self.keys(end.lease.provider).lock().settle(self.steady.now().us, end)
+        self.keys(end.lease.provider).lock().settle(self.steady.now().us, end);
     }
 
     /// See [`super::Admission::settle_pass`].
     pub fn settle_pass(&self, end: &SettlePass) {
-        self.end_pass(end);
-    }
-
-    pub(super) fn end_pass(&self, end: &SettlePass) -> Option<Pass> {
-        self.door(end.tenant).lock().settle(self.steady.now().us, end)
+        self.door(end.tenant).lock().settle(self.steady.now().us, end);
     }
 
     /// See [`super::Admission::cool`].

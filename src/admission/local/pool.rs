@@ -1,13 +1,17 @@
 //! The keys of one provider: windows, leases, cooldowns, and who is next.
 
+use std::sync::Arc;
+
 use super::{
     MICROS, NEVER, RETRY_SLOT, SPARE_MISFITS,
     cooldown::Cooldown,
     lease_until,
     select::Selection,
+    slot::{Leased, Slot},
     steady::Now,
+    told::{Gathered, Told, Whose},
     view::{Parked, Rank, View},
-    window::{Share, Window},
+    window::Share,
 };
 use crate::{
     admission::{Acquire, Cool, CoolScope, KeyLive, NoKey, Pool, PoolKey, SettleLease},
@@ -31,51 +35,7 @@ pub(super) struct Keys {
     used: u64,
     /// No lease lapses before.
     lapses_at: i64,
-}
-
-/// One key's counters.
-#[derive(Debug)]
-pub struct Slot {
-    pub key: PoolKey,
-    pub used: u64,
-    pub used_at: i64,
-    pub cooled: Cooldown,
-    pub window: Option<Box<Window>>,
-    pub in_flight: u32,
-    /// The models in whose view it is parked until something is given back.
-    waiting: Vec<ModelId>,
-}
-
-/// A live lease.
-#[derive(Debug, Clone, Copy)]
-pub struct Leased {
-    pub key: KeyId,
-    /// The second whose bucket it is counted in.
-    pub second: i64,
-    pub tokens: u64,
-    pub until: i64,
-    /// The second of the shared counters, where it is counted there too.
-    pub shared_second: Option<i64>,
-}
-
-impl Slot {
-    fn new(key: PoolKey) -> Self {
-        Self {
-            key,
-            used: 0,
-            used_at: 0,
-            cooled: Cooldown::default(),
-            window: None,
-            in_flight: 0,
-            waiting: Vec::new(),
-        }
-    }
-
-    pub fn window(&mut self, second: i64) -> &mut Window {
-        let window = self.window.get_or_insert_with(|| Box::new(Window::starting_at(second)));
-        window.advance(second);
-        window
-    }
+    pub told: Told,
 }
 
 impl Keys {
@@ -162,6 +122,7 @@ impl Keys {
     }
 
     fn count(&mut self, at: u32, now: i64, id: LeaseId, lease: Leased) {
+        self.told.counted(now);
         self.used += 1;
         let slot = &mut self.slots[at as usize];
         slot.used = self.used;
@@ -175,19 +136,13 @@ impl Keys {
     }
 
     /// Counts what the shared counters granted, so that this process knows its own part.
-    pub fn note(&mut self, now: i64, acquire: &Acquire, key: KeyId, shared_second: i64) {
+    pub fn note(&mut self, now: i64, acquire: &Acquire, key: KeyId, shared_second: Option<i64>) {
         self.sync(&acquire.pool);
         self.lapse(now);
         let Some(at) = self.index.get(&key).copied() else { return };
         let second = now.div_euclid(MICROS);
-        let tokens = acquire.tokens;
-        let shared_second = Some(shared_second);
-        self.count(
-            at,
-            now,
-            acquire.lease,
-            Leased { key, second, tokens, until: lease_until(now), shared_second },
-        );
+        let lease = Leased { key, second, tokens: acquire.tokens, until: lease_until(now), shared_second };
+        self.count(at, now, acquire.lease, lease);
     }
 
     /// Counts an attempt of an earlier life. What else is known of its key comes with the first pool.
@@ -197,6 +152,7 @@ impl Keys {
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let slot = &mut self.slots[*known as usize];
+        self.told.counted(at);
         self.used += 1;
         (slot.used, slot.used_at) = (self.used, at);
         let second = at.div_euclid(MICROS);
@@ -306,6 +262,21 @@ impl Keys {
 
     pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &Leased)> {
         self.leases.iter().map(|(id, lease)| (*id, lease))
+    }
+
+    /// What the shared counters of epoch `there` must be told again; none: all stands there.
+    pub fn tell_again(&mut self, now: i64, there: Option<i64>) -> Option<Arc<Gathered>> {
+        self.lapse(now);
+        let windows = self
+            .slots
+            .iter()
+            .filter_map(|slot| Some((Whose::Key(slot.key.id), slot.window.as_deref()?.clone())));
+        let live = self.leases.values().map(|lease| (Whose::Key(lease.key), lease.second, lease.tokens));
+        let gathered = self.told.again(now, there, windows, live)?;
+        for lease in self.leases.values_mut() {
+            lease.shared_second = None;
+        }
+        Some(gathered)
     }
 
     pub fn lease_mut(&mut self, id: LeaseId) -> Option<&mut Leased> {

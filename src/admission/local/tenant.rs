@@ -1,9 +1,10 @@
 //! One tenant's door: subjects' windows, passes, holds.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     MICROS, NEVER, RETRY_FUNDS, lease_until, micros, span,
+    told::{Gathered, Told, Whose},
     window::{SPAN_S, Share, Window},
 };
 use crate::{
@@ -27,6 +28,7 @@ pub struct Door {
     holds: u32,
     /// No pass lapses before.
     lapses_at: i64,
+    pub told: Told,
 }
 
 impl Default for Door {
@@ -37,6 +39,7 @@ impl Default for Door {
             held: Nanos::ZERO,
             holds: 0,
             lapses_at: NEVER,
+            told: Told::default(),
         }
     }
 }
@@ -126,6 +129,7 @@ impl Door {
     /// Counts a request that is in, whoever let it in.
     pub fn count(&mut self, now: i64, enter: &Enter, shared_second: Option<i64>) {
         let second = now.div_euclid(MICROS);
+        self.told.counted(now);
         for (subject, _) in &enter.windows {
             self.count_in(*subject, now, enter.tokens).in_flight += 1;
         }
@@ -147,6 +151,7 @@ impl Door {
 
     /// Counts a request of an earlier life.
     pub fn remember(&mut self, subjects: &[Subject], at: i64, tokens: u64) {
+        self.told.counted(at);
         for subject in subjects {
             self.count_in(*subject, at, tokens);
         }
@@ -242,6 +247,21 @@ impl Door {
         }
         let gone = now.div_euclid(MICROS) - SPAN_S;
         self.subjects.retain(|_, counted| counted.in_flight > 0 || counted.last_at.div_euclid(MICROS) > gone);
+    }
+
+    /// What the shared counters of epoch `there` must be told again; none: all stands there.
+    pub fn tell_again(&mut self, now: i64, there: Option<i64>) -> Option<Arc<Gathered>> {
+        self.lapse(now);
+        let windows =
+            self.subjects.iter().map(|(id, counted)| (Whose::Subject(*id), (*counted.window).clone()));
+        let live = self.passes.values().filter(|pass| pass.has_slot).flat_map(|pass| {
+            pass.subjects.iter().map(|subject| (Whose::Subject(*subject), pass.second, pass.tokens))
+        });
+        let gathered = self.told.again(now, there, windows, live)?;
+        for pass in self.passes.values_mut() {
+            pass.shared_second = None;
+        }
+        Some(gathered)
     }
 
     pub fn passes(&self) -> impl Iterator<Item = (RequestId, &Pass)> {

@@ -9,8 +9,16 @@ use crate::domain::limits::WINDOW;
 pub const SPAN_S: i64 = 62;
 const BUCKETS: usize = 62;
 
+/// What was counted in one second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    pub second: i64,
+    pub requests: u32,
+    pub tokens: u64,
+}
+
 /// Requests and tokens by the second in which they were counted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Window {
     requests: [u32; BUCKETS],
     tokens: [u64; BUCKETS],
@@ -63,6 +71,16 @@ impl Window {
         self.request_sum -= requests;
         self.tokens[at] -= tokens;
         self.token_sum -= tokens;
+    }
+
+    /// Every second in which something was counted, oldest first.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        (self.newest - SPAN_S + 1..=self.newest)
+            .map(|second| {
+                let at = slot(second);
+                Bucket { second, requests: self.requests[at], tokens: self.tokens[at] }
+            })
+            .filter(|bucket| bucket.requests > 0 || bucket.tokens > 0)
     }
 
     pub const fn request_sum(&self) -> u32 {

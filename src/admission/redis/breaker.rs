@@ -47,7 +47,13 @@ impl Breaker {
         failures >= PATIENCE
             // Either way: a clock that is set back does not keep it closed.
             && first.is_some_and(|us| u128::from(us.abs_diff(now_us)) >= HICCUP.as_micros())
-            && self.opened_at.compare_exchange(0, now_us, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self.open(now)
+    }
+
+    /// Opens it at once; true for the one that did.
+    pub fn open(&self, now: Timestamp) -> bool {
+        let now_us = now.unix_us().max(1);
+        self.opened_at.compare_exchange(0, now_us, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn forget(&self) {

@@ -10,10 +10,10 @@ use crate::{
     admission::{
         Acquire, Cool, CoolScope, Enter, HOLD_FOR, LEASE_FOR, NoKey, Pool, Refused, SettleLease, SettlePass,
         Subject,
-        local::{Leased, Pass, RETRY_FUNDS, SPARE_MISFITS, ladder},
+        local::{Bucket, Ended, Leased, Owner, Pass, RETRY_FUNDS, SPARE_MISFITS, Whose, ladder},
     },
     domain::{
-        ids::{KeyId, LeaseId, ModelId, ProviderId, RequestId, TenantId},
+        ids::{KeyId, LeaseId, ModelId, ProviderId, ReplicaId, RequestId, TenantId},
         limits::{LimitKind, Limits},
     },
 };
@@ -27,8 +27,9 @@ const LOAD_CHUNK: usize = 250;
 #[derive(Debug, Clone, Copy)]
 pub struct Granted {
     pub key: KeyId,
-    /// The second of the server's clock in which it was counted.
+    /// The second of the server's clock in which it was counted, and the epoch of these counters.
     pub second: i64,
+    pub epoch: i64,
     /// Its place in the order of uses, and the one it had before.
     pub uses: (i64, i64),
 }
@@ -43,26 +44,37 @@ pub enum Acquired {
     NoKey(NoKey),
     /// Many keys had to be set aside; ask again.
     Again,
+    /// These are not the counters that were expected.
+    Missing,
 }
 
-pub fn enter(call: Call, enter: &Enter) -> Call {
+/// What an enter met.
+pub enum Entered {
+    /// It was counted, in this second of the server's clock and this epoch of its counters.
+    In { second: i64, epoch: i64 },
+    /// Something stands in the way.
+    Refused(Refused),
+    /// These are not the counters that were expected.
+    Missing,
+}
+
+pub fn enter(call: Call, enter: &Enter, expected: i64) -> Call {
     let mut call = call.id(enter.request.uuid()).int(enter.tokens.min(MOST_TOKENS)).int(enter.hold.get());
     call = match enter.funds {
         Some(funds) => call.int(funds.get()),
         None => call.bytes(b""),
     };
-    call = call.int(us(LEASE_FOR)).int(us(HOLD_FOR));
+    call = call.int(us(LEASE_FOR)).int(us(HOLD_FOR)).int(expected);
     for (subject, limits) in &enter.windows {
         call = with_limits(call.bytes(&subject_name(*subject)), limits);
     }
     call
 }
 
-/// The second of the server's clock in which it was counted, or why it was not.
-pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Result<i64, Refused>> {
+pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Entered> {
     let list: Vec<i64> = from_redis_value_ref(value)?;
     Ok(match list[..] {
-        [1, second] => Ok(second),
+        [1, second, epoch] => Entered::In { second, epoch },
         [2, kind, place, wait] => {
             let kind = match kind {
                 1 => LimitKind::Rpm,
@@ -71,15 +83,16 @@ pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Result<i64, Refused>
             };
             let place = usize::try_from(place).unwrap_or(0);
             let (subject, _) = enter.windows.get(place).ok_or_else(odd)?;
-            Err(Refused::Limit { subject: *subject, kind, retry_after: span(wait) })
+            Entered::Refused(Refused::Limit { subject: *subject, kind, retry_after: span(wait) })
         }
-        [3] => Err(Refused::FundsSpent),
-        [4] => Err(Refused::FundsHeld { retry_after: RETRY_FUNDS }),
+        [3] => Entered::Refused(Refused::FundsSpent),
+        [4] => Entered::Refused(Refused::FundsHeld { retry_after: RETRY_FUNDS }),
+        [5] => Entered::Missing,
         _ => return Err(odd()),
     })
 }
 
-pub fn acquire(call: Call, acquire: &Acquire) -> Call {
+pub fn acquire(call: Call, acquire: &Acquire, expected: i64) -> Call {
     let mut call = call
         .int(acquire.pool.version)
         .id(acquire.lease.uuid())
@@ -87,7 +100,8 @@ pub fn acquire(call: Call, acquire: &Acquire) -> Call {
         .id(acquire.model.uuid())
         .int(acquire.tokens.min(MOST_TOKENS))
         .int(us(LEASE_FOR))
-        .int(SPARE_MISFITS);
+        .int(SPARE_MISFITS)
+        .int(expected);
     for key in &acquire.exclude {
         call = call.id(key.uuid());
     }
@@ -103,6 +117,7 @@ pub fn acquired(value: &Value) -> RedisResult<Acquired> {
             granted: Granted {
                 key: KeyId::from_uuid(uuid(list.get(1).ok_or_else(odd)?)?),
                 second: number(2)?,
+                epoch: number(6)?,
                 uses: (number(4)?, number(5)?),
             },
             version: u64::try_from(number(3)?).unwrap_or(0),
@@ -113,7 +128,9 @@ pub fn acquired(value: &Value) -> RedisResult<Acquired> {
             let retry_after = (wait >= 0).then(|| span(wait));
             Acquired::NoKey(NoKey { retry_after, limited: count(2)?, failing: count(3)?, full: count(4)? })
         }
-        _ => Acquired::Again,
+        3 => Acquired::Again,
+        4 => Acquired::Missing,
+        _ => return Err(odd()),
     })
 }
 
@@ -161,19 +178,22 @@ pub struct LeaseEnd {
     /// The uses to undo, its window entry with them.
     pub undone: Option<(i64, i64)>,
     pub served: bool,
+    /// How it stood here; none: it was not live.
+    pub ended: Option<Ended>,
 }
 
 impl LeaseEnd {
-    pub fn settled(end: &SettleLease, lease: Option<&Leased>) -> Self {
+    pub fn settled(end: &SettleLease, ended: Option<Ended>) -> Self {
         Self {
             lease: end.lease.id,
             key: end.lease.key,
             model: end.model,
-            second: lease.and_then(|lease| lease.shared_second),
+            second: ended.and_then(|ended| ended.shared_second),
             reserved: end.reserved,
             used: end.used.unwrap_or(end.reserved),
             undone: None,
             served: end.served,
+            ended,
         }
     }
 
@@ -187,10 +207,12 @@ impl LeaseEnd {
             used: 0,
             undone: Some(granted.uses),
             served: false,
+            ended: None,
         }
     }
 
-    pub fn call(&self, call: Call) -> Call {
+    /// `untold_for`: how long ago it was counted if Redis may not know of it.
+    pub fn call(&self, call: Call, untold_for: Option<i64>) -> Call {
         let call = call
             .id(self.lease.uuid())
             .id(self.key.uuid())
@@ -200,6 +222,10 @@ impl LeaseEnd {
             .int(self.used.min(MOST_TOKENS))
             .int(u8::from(self.undone.is_some()))
             .int(u8::from(self.served));
+        let call = match untold_for {
+            Some(ago) => call.int(-1 - ago.max(0)),
+            None => call.bytes(b""),
+        };
         match self.undone {
             Some((its, before)) => call.int(its).int(before),
             None => call,
@@ -207,9 +233,17 @@ impl LeaseEnd {
     }
 }
 
-pub fn settle_pass(call: Call, end: &SettlePass) -> Call {
+/// `untold_for`: how long ago it was counted if Redis may not know of it.
+pub fn settle_pass(call: Call, end: &SettlePass, untold_for: Option<i64>) -> Call {
     let used = end.used.map_or(-1, |used| i128::from(used.min(MOST_TOKENS)));
-    call.id(end.request.uuid()).int(used).int(0)
+    let call = call.id(end.request.uuid()).int(used).int(0);
+    match untold_for {
+        Some(ago) => call
+            .int(-1 - ago.max(0))
+            .int(end.used.unwrap_or(end.reserved).min(MOST_TOKENS))
+            .bytes(&subject_names(end.windows.iter().map(|(subject, _)| *subject))),
+        None => call,
+    }
 }
 
 /// Takes back an entry, window entries included.
@@ -217,23 +251,52 @@ pub fn undo_pass(call: Call, request: RequestId) -> Call {
     call.id(request.uuid()).int(0).int(1)
 }
 
-pub fn renew_leases<'a>(call: Call, leases: impl IntoIterator<Item = &'a (LeaseId, Leased)>) -> Call {
-    leases.into_iter().fold(call.int(us(LEASE_FOR)), |call, (id, lease)| {
+/// `second`: the present one here.
+pub fn renew_leases(call: Call, leases: &[(LeaseId, Leased)], second: i64) -> Call {
+    leases.iter().fold(call.int(us(LEASE_FOR)), |call, (id, lease)| {
         call.id(id.uuid())
             .id(lease.key.uuid())
-            .int(lease.shared_second.unwrap_or(-1))
+            .int(lease.shared_second.unwrap_or(-1 - (second - lease.second).max(0)))
             .int(lease.tokens.min(MOST_TOKENS))
     })
 }
 
-pub fn renew_passes<'a>(call: Call, passes: impl IntoIterator<Item = &'a (RequestId, Pass)>) -> Call {
-    passes.into_iter().fold(call.int(us(LEASE_FOR)).int(us(HOLD_FOR)), |call, (id, pass)| {
-        let subjects: Vec<u8> = pass.subjects.iter().flat_map(|subject| subject_name(*subject)).collect();
+/// The second of the server's clock in which a lease without one was counted by a renewal.
+pub fn second_of(lease: &Leased, second: i64, of_server: i64) -> i64 {
+    of_server.min(of_server - (second - lease.second).max(0) + 1)
+}
+
+/// `second`: the present one here.
+pub fn renew_passes(call: Call, passes: &[(RequestId, Pass)], second: i64) -> Call {
+    passes.iter().fold(call.int(us(LEASE_FOR)).int(us(HOLD_FOR)), |call, (id, pass)| {
         call.id(id.uuid())
-            .int(pass.shared_second.unwrap_or(-1))
+            .int(pass.shared_second.unwrap_or(-1 - (second - pass.second).max(0)))
             .int(pass.tokens.min(MOST_TOKENS))
             .int(pass.hold.get())
-            .bytes(&subjects)
+            .bytes(&subject_names(pass.subjects.iter().copied()))
+    })
+}
+
+/// Windows gathered in this process under a number; `second`: the present one here.
+pub fn tell(
+    call: Call,
+    replica: ReplicaId,
+    number: i64,
+    windows: &[(Whose, Vec<Bucket>)],
+    second: i64,
+) -> Call {
+    windows.iter().fold(call.id(replica.uuid()).int(number), |call, (whose, buckets)| {
+        let name = match whose {
+            Whose::Subject(subject) => [&b"w"[..], &subject_name(*subject)].concat(),
+            Whose::Key(key) => [&b"k"[..], key.uuid().as_bytes()].concat(),
+        };
+        let seconds: Vec<_> = buckets
+            .iter()
+            .map(|Bucket { second: counted, requests, tokens }| {
+                format!("{} {requests} {}", (second - counted).max(0), (*tokens).min(MOST_TOKENS))
+            })
+            .collect();
+        call.bytes(&name).bytes(seconds.join(" ").as_bytes())
     })
 }
 
@@ -266,6 +329,10 @@ pub fn subject_name(subject: Subject) -> [u8; 17] {
     name
 }
 
+fn subject_names(subjects: impl Iterator<Item = Subject>) -> Vec<u8> {
+    subjects.flat_map(subject_name).collect()
+}
+
 fn with_limits(call: Call, limits: &Limits) -> Call {
     call.int(limits.rpm.map_or(-1, i128::from))
         .int(limits.tpm.map_or(-1, |tpm| i128::from(tpm.min(MOST_TOKENS))))
@@ -282,6 +349,14 @@ fn owned_by(call: Call, owner: Option<TenantId>) -> Call {
 pub fn uuid(value: &Value) -> RedisResult<Uuid> {
     let bytes: Vec<u8> = from_redis_value_ref(value)?;
     Uuid::from_slice(&bytes).map_err(|_| odd())
+}
+
+/// A call on an owner's keys.
+pub fn on(owner: Owner, offset_us: i64) -> Call {
+    match owner {
+        Owner::Tenant(tenant) => Call::on_tenant(tenant, offset_us),
+        Owner::Provider(provider) => Call::on_provider(provider, offset_us),
+    }
 }
 
 /// A call on a provider's keys.

@@ -1,41 +1,49 @@
-//! What goes on beside the requests: renewals, settlements, heartbeat, watching for loss, recovery.
+//! What goes on beside the requests: renewals, settlements, the roll, watching for loss, recovery.
 
-use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use ::redis::{RedisResult, from_redis_value_ref};
-use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use futures_util::future::{join_all, try_join_all};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Redis,
-    calls::{self, on_provider, on_tenant, us},
+    calls::{self, on, on_provider, on_tenant},
     connect::timed_out,
     queue::Work,
-    scripts::Call,
+    roll::{Called, Calling, REBUILT_WITHIN},
+    scripts::{Call, Script},
 };
 use crate::{
-    admission::local::RENEW_EVERY,
-    domain::ids::{ProviderId, TenantId},
+    admission::local::{Owner, RENEW_EVERY},
+    domain::clock::Timestamp,
 };
 
 /// How often Redis is looked at, healthy or not.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// A replica that was not heard of for so long takes no share any more; longer than an outage of
-/// half a minute, after which all are heard again.
-const HEARTBEAT_FOR: Duration = Duration::from_secs(60);
+pub const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// And how often while requests wait for everyone to be back.
+const REBUILD_EVERY: Duration = Duration::from_millis(50);
+/// A replica that was not heard of for so long takes no share any more; all that it counted has left the
+/// windows by then.
+pub const HEARTBEAT_FOR: Duration = Duration::from_secs(60);
 /// Settlements told at once.
 const SETTLE_AT_ONCE: usize = 128;
-/// Leases or passes renewed by one call.
+/// Leases or passes renewed, or windows told, by one call.
 const RENEW_AT_ONCE: usize = 200;
+/// Owners whose counters are looked at together.
+const OWNERS_AT_ONCE: usize = 64;
 
-/// The epochs of the counters that this process holds something in; another one means that they
-/// were lost and what is held must be posted again.
+/// What the maintenance remembers from one look to the next.
 #[derive(Default)]
-struct Epochs {
-    providers: HashMap<ProviderId, String>,
-    tenants: HashMap<TenantId, String>,
+struct Watch {
     looks_until_renewal: u32,
+    /// Since when this replica stands on the roll, and so has told everything.
+    told_since: Option<Timestamp>,
+    /// Whether it has ever stood there.
+    has_stood: bool,
+    /// Since when something is missing in Redis.
+    lost_since: Option<Timestamp>,
 }
 
 impl Redis {
@@ -43,130 +51,247 @@ impl Redis {
     pub async fn maintain(&self, shutdown: CancellationToken) {
         let mut looks = interval(WATCH_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut epochs = Epochs::default();
+        let mut watch = Watch::default();
         while !shutdown.is_cancelled() {
+            let is_awaited = self.roll.is_lost() && self.breaker.open_since().is_none();
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = self.queue.filled() => {}
-                _ = looks.tick() => self.look(&mut epochs).await,
+                () = self.roll.found_lost() => self.look(&mut watch).await,
+                () = sleep(REBUILD_EVERY), if is_awaited => self.look(&mut watch).await,
+                _ = looks.tick() => self.look(&mut watch).await,
             }
             self.drain().await;
         }
+        // Its share is the others' from now on; not heard, it lapses by itself.
+        let _ = self.call_roll(Calling::Leave, Duration::MAX).await;
     }
 
     /// Tells Redis what ended; what cannot be told now waits for the next time.
     pub async fn drain(&self) {
-        while self.breaker.open_since().is_none() {
-            let batch = self.queue.take(self.clock.now(), SETTLE_AT_ONCE);
-            if batch.is_empty() {
-                return;
-            }
-            let answers = join_all(batch.iter().map(|(_, work)| self.tell(work))).await;
-            let failed: Vec<_> =
-                batch.into_iter().zip(&answers).filter(|(_, told)| !**told).map(|(work, _)| work).collect();
-            if !failed.is_empty() {
-                self.queue.put_back(failed);
-                return;
-            }
+        if self.breaker.open_since().is_none()
+            && let Err(error) = self.tell_ended().await
+        {
+            self.failed(&error);
         }
     }
 
-    async fn tell(&self, work: &Work) -> bool {
-        let offset = self.clock_offset();
-        let told = match work {
-            Work::Lease { provider, end } => {
-                self.run(&self.scripts.settle_lease, &end.call(on_provider(*provider, offset))).await
+    /// Tells Redis what ended, whatever the breaker says.
+    async fn tell_ended(&self) -> RedisResult<()> {
+        loop {
+            let batch = self.queue.take(self.clock.now(), SETTLE_AT_ONCE);
+            if batch.is_empty() {
+                return Ok(());
             }
-            Work::Pass(end) => {
-                let call = calls::settle_pass(on_tenant(end.tenant, offset), end);
-                self.run(&self.scripts.settle_pass, &call).await
+            let answers = join_all(batch.iter().map(|(_, work)| self.tell(work))).await;
+            let (mut failed, mut failure) = (Vec::new(), Ok(()));
+            for (work, answer) in batch.into_iter().zip(answers) {
+                if let Err(error) = answer {
+                    failed.push(work);
+                    failure = Err(error);
+                }
             }
-            Work::UndoPass { tenant, request } => {
-                let call = calls::undo_pass(on_tenant(*tenant, offset), *request);
-                self.run(&self.scripts.settle_pass, &call).await
-            }
-        };
-        told.is_ok()
+            self.queue.put_back(failed);
+            failure?;
+        }
     }
 
-    async fn look(&self, epochs: &mut Epochs) {
-        epochs.looks_until_renewal = epochs.looks_until_renewal.saturating_sub(1);
-        let due = epochs.looks_until_renewal == 0;
+    async fn tell(&self, work: &Work) -> RedisResult<()> {
+        let offset = self.clock_offset();
+        let (script, call): (&Script, Call) = match work {
+            Work::Lease { provider, end } => {
+                let owner = Owner::Provider(*provider);
+                let untold = end.ended.and_then(|ended| self.own.untold_for(owner, ended));
+                (&self.scripts.settle_lease, end.call(on_provider(*provider, offset), untold))
+            }
+            Work::Pass { end, ended } => {
+                let untold = ended.and_then(|ended| self.own.untold_for(Owner::Tenant(end.tenant), ended));
+                (&self.scripts.settle_pass, calls::settle_pass(on_tenant(end.tenant, offset), end, untold))
+            }
+            Work::UndoPass { tenant, request } => {
+                (&self.scripts.settle_pass, calls::undo_pass(on_tenant(*tenant, offset), *request))
+            }
+        };
+        self.ask(script, &call).await.map(drop)
+    }
+
+    async fn look(&self, watch: &mut Watch) {
+        watch.looks_until_renewal = watch.looks_until_renewal.saturating_sub(1);
+        let due = watch.looks_until_renewal == 0;
         if due {
-            epochs.looks_until_renewal =
+            watch.looks_until_renewal =
                 u32::try_from(RENEW_EVERY.as_millis() / WATCH_EVERY.as_millis()).unwrap_or(1);
             self.own.renew();
         }
-        let was_away = self.breaker.open_since();
-        if let Err(error) = self.beat().await {
-            if was_away.is_some() {
+        let was_away = self.breaker.open_since().is_some();
+        if let Err(error) = self.tell_all(watch, due).await {
+            // It may come back with nothing of what it was told.
+            self.leave_roll(watch);
+            if was_away {
                 self.connections.drop_own();
             } else {
                 self.failed(&error);
             }
-            return;
-        }
-        if self.renew(epochs, due || was_away.is_some()).await.is_err() {
-            return;
-        }
-        if let Some(since) = was_away {
-            self.breaker.close();
-            let away_ms = u64::try_from(self.clock.now().since(since).as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(away_ms, "Redis is back: limits are counted together again");
         }
     }
 
-    /// Says that this replica lives, and learns how many do.
-    async fn beat(&self) -> RedisResult<()> {
+    fn leave_roll(&self, watch: &mut Watch) {
+        watch.told_since = None;
+        self.roll.set_on(false);
+    }
+
+    /// Sees to it that Redis knows what this replica holds and has counted, in this order: who stands on
+    /// the roll has nothing left to tell.
+    async fn tell_all(&self, watch: &mut Watch, due: bool) -> RedisResult<()> {
         let mut connection = self.connections.get().await?;
         // On a cluster this asks every master: one heartbeat would only prove one of them well.
         timeout(self.config.op_timeout, connection.send(&redis::cmd("PING"))).await.map_err(timed_out)??;
-        let call =
-            Call::on_replicas(self.clock_offset()).id(self.config.replica.uuid()).int(us(HEARTBEAT_FOR));
-        let live: u32 = from_redis_value_ref(&self.ask(&self.scripts.heartbeat, &call).await?)?;
-        self.replicas.store(live.max(1), Ordering::Relaxed);
+        let away_since = self.breaker.open_since();
+        let fresh_for = away_since.map_or(Duration::MAX, |since| self.clock.now().since(since));
+        let calling = if self.roll.take_to_strike() { Calling::Strike } else { Calling::Keep };
+        let mut called = None;
+        if watch.told_since.is_some() {
+            called = self.keep_place(watch, calling, fresh_for).await?;
+        }
+        let is_told = called.is_some();
+        if !is_told {
+            self.call_roll(Calling::Begin, fresh_for).await?;
+            self.tell_again().await?;
+        }
+        self.renew(due || !is_told || away_since.is_some()).await?;
+        if !is_told || away_since.is_some() {
+            self.tell_ended().await?;
+            let calling = if is_told { Calling::Keep } else { Calling::Join };
+            called = self.keep_place(watch, calling, fresh_for).await?;
+        }
+        if let Some(called) = called {
+            self.wait_for_all(watch, called);
+        }
         Ok(())
     }
 
-    /// Renews what this process holds: all of it, or only what stands in counters that were lost.
-    async fn renew(&self, epochs: &mut Epochs, all: bool) -> RedisResult<()> {
-        let offset = self.clock_offset();
-        let mut providers = HashMap::new();
+    /// Calls the roll; none when this replica has no place on it.
+    async fn keep_place(
+        &self,
+        watch: &mut Watch,
+        calling: Calling,
+        fresh_for: Duration,
+    ) -> RedisResult<Option<Called>> {
+        let called = self.call_roll(calling, fresh_for).await?;
+        if watch.has_stood && !called.was_on || !called.is_on {
+            self.lose();
+        }
+        if !called.is_on {
+            self.leave_roll(watch);
+            return Ok(None);
+        }
+        watch.has_stood = true;
+        watch.told_since.get_or_insert(self.clock.now());
+        self.roll.set_on(true);
+        Ok(Some(called))
+    }
+
+    /// Goes on together once everyone is back, or once nothing that the others counted can still be in a
+    /// window.
+    fn wait_for_all(&self, watch: &mut Watch, called: Called) {
+        let now = self.clock.now();
+        let away_since = self.breaker.open_since();
+        if self.roll.is_lost() {
+            watch.lost_since.get_or_insert(now);
+        }
+        let Some(since) = away_since.or(watch.lost_since) else {
+            self.roll.set_replicas(called.live);
+            return;
+        };
+        let for_long = |since: Option<Timestamp>, span| since.is_some_and(|since| now.since(since) >= span);
+        let nobody_else = for_long(Some(since), HEARTBEAT_FOR) && for_long(watch.told_since, REBUILT_WITHIN);
+        if called.fresh < self.roll.replicas() && !nobody_else {
+            self.roll.set_replicas(self.roll.replicas().max(called.live));
+            if away_since.is_none() && for_long(watch.lost_since, REBUILT_WITHIN) {
+                self.give_up();
+            }
+            return;
+        }
+        self.roll.set_replicas(called.live);
+        watch.lost_since = None;
+        // What was let in while this was found out is told soon.
+        watch.looks_until_renewal = 0;
+        self.breaker.close();
+        self.roll.make_whole();
+        let away_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(away_ms, "limits are counted together again");
+    }
+
+    /// Tells again what counters that were lost held of this replica's last minute.
+    async fn tell_again(&self) -> RedisResult<()> {
+        for owners in self.own.owners().chunks(OWNERS_AT_ONCE) {
+            try_join_all(owners.iter().map(|owner| self.tell_again_of(*owner))).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_again_of(&self, owner: Owner) -> RedisResult<()> {
+        if !self.own.has_past(owner) {
+            return Ok(());
+        }
+        let call = on(owner, self.clock_offset());
+        let there = self.epoch(&call).await?;
+        let Some(gathered) = self.own.tell_again(owner, there) else { return Ok(()) };
+        let mut epoch = 0;
+        for windows in gathered.windows.chunks(RENEW_AT_ONCE) {
+            let call =
+                calls::tell(call.clone(), self.config.replica, gathered.number, windows, self.own.second());
+            epoch = from_redis_value_ref(&self.ask(&self.scripts.tell, &call).await?)?;
+        }
+        self.own.arrived(owner, epoch);
+        Ok(())
+    }
+
+    /// Renews what this replica holds: all of it, or only what Redis has never seen.
+    async fn renew(&self, all: bool) -> RedisResult<()> {
         for (provider, leases) in self.own.live_leases() {
-            let known = epochs.providers.remove(&provider);
-            let call = on_provider(provider, offset);
-            if !all && known.is_some() && self.epoch(&call).await? == known {
-                providers.extend(known.map(|known| (provider, known)));
+            let call = on_provider(provider, self.clock_offset());
+            if !all && self.stands(Owner::Provider(provider), &call).await? {
                 continue;
             }
             for leases in leases.chunks(RENEW_AT_ONCE) {
-                let call = calls::renew_leases(call.clone(), leases);
-                let (epoch, second) =
+                let second = self.own.second();
+                let call = calls::renew_leases(call.clone(), leases, second);
+                let (epoch, of_server) =
                     from_redis_value_ref(&self.ask(&self.scripts.renew_leases, &call).await?)?;
-                self.own.mark_shared(provider, leases.iter().map(|(id, _)| *id), second);
-                providers.insert(provider, epoch);
+                let seconds =
+                    leases.iter().map(|(id, lease)| (*id, calls::second_of(lease, second, of_server)));
+                self.own.mark_shared(provider, seconds);
+                self.own.counted_in(Owner::Provider(provider), epoch);
             }
         }
-        let mut tenants = HashMap::new();
         for (tenant, passes) in self.own.live_passes() {
-            let known = epochs.tenants.remove(&tenant);
-            let call = on_tenant(tenant, offset);
-            if !all && known.is_some() && self.epoch(&call).await? == known {
-                tenants.extend(known.map(|known| (tenant, known)));
+            let call = on_tenant(tenant, self.clock_offset());
+            if !all && self.stands(Owner::Tenant(tenant), &call).await? {
                 continue;
             }
             for passes in passes.chunks(RENEW_AT_ONCE) {
-                let call = calls::renew_passes(call.clone(), passes);
+                let call = calls::renew_passes(call.clone(), passes, self.own.second());
                 let epoch = from_redis_value_ref(&self.ask(&self.scripts.renew_passes, &call).await?)?;
-                tenants.insert(tenant, epoch);
+                self.own.counted_in(Owner::Tenant(tenant), epoch);
             }
         }
-        epochs.providers = providers;
-        epochs.tenants = tenants;
         Ok(())
     }
 
-    async fn epoch(&self, call: &Call) -> RedisResult<Option<String>> {
+    /// Whether counters that what is live is part of are still there; if not, the roll is called.
+    async fn stands(&self, owner: Owner, call: &Call) -> RedisResult<bool> {
+        let known = self.own.epoch(owner);
+        if known == 0 {
+            return Ok(false);
+        }
+        if self.epoch(call).await? != Some(known) {
+            self.found_lost();
+        }
+        Ok(true)
+    }
+
+    async fn epoch(&self, call: &Call) -> RedisResult<Option<i64>> {
         let mut connection = self.connections.get().await?;
         let answer =
             timeout(self.config.op_timeout, connection.send(&call.epoch())).await.map_err(timed_out)??;

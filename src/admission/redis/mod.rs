@@ -6,13 +6,16 @@
 //! | `connect` | one connection for each thread, on one server, Sentinel or Cluster |
 //! | `scripts`, `scripts/*.lua` | one script an operation |
 //! | `calls` | what each operation sends, and what the answers mean |
+//! | `ask` | what a request asks |
 //! | `breaker` | whether Redis is worth asking |
 //! | `queue` | what ended and waits to be told |
+//! | `roll` | who shares the limits, and what follows when the counters were lost |
 //! | `maintain` | renewals, settlements, heartbeat, recovery |
 //!
 //! Beside Redis stands a [`Local`] that counts what this replica does: its leases are what is
 //! renewed, and it decides alone, within this replica's share of every limit, while Redis is away.
 
+mod ask;
 mod breaker;
 mod calls;
 mod config;
@@ -20,26 +23,27 @@ mod connect;
 mod inspect;
 mod maintain;
 mod queue;
+mod roll;
 mod scripts;
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
-use futures_util::future::join;
 use tokio::time::timeout;
 
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
     breaker::Breaker,
-    calls::{Acquired, Granted, LeaseEnd, on_provider, on_tenant},
+    calls::{Granted, LeaseEnd, on_provider},
     connect::{Connections, timed_out},
     queue::{Queue, Work},
+    roll::Roll,
     scripts::{Call, Script, Scripts},
 };
 use super::{
@@ -50,13 +54,9 @@ use crate::{
     domain::{
         clock::{SharedClock, Timestamp},
         ids::ProviderId,
-        money::Nanos,
     },
     telemetry::Metrics,
 };
-
-/// How often one acquire may be told to load the pool or to ask again.
-const TURNS: u32 = 64;
 
 /// The Redis backend.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub struct Redis {
     queue: Queue,
     /// What this replica does itself.
     own: Local,
-    replicas: AtomicU32,
+    roll: Roll,
     /// Added to the server's time, in microseconds.
     clock_offset: AtomicI64,
     decided_alone: AtomicU64,
@@ -95,7 +95,7 @@ impl Redis {
             breaker: Breaker::default(),
             queue: Queue::default(),
             own: Local::new(clock.clone()),
-            replicas: AtomicU32::new(config.replicas_expected.max(1)),
+            roll: Roll::of(config.replicas_expected),
             clock_offset: AtomicI64::new(0),
             decided_alone: AtomicU64::new(0),
             metrics: None,
@@ -142,45 +142,45 @@ impl Redis {
     }
 
     fn share(&self) -> Share {
-        Share(self.replicas.load(Ordering::Relaxed).max(1))
+        Share(self.roll.replicas())
     }
 
     /// See [`super::Admission::admit`].
     pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
-        let asked_at = self.clock.now();
-        if self.breaker.open_since().is_some() {
+        if self.breaker.open_since().is_some() || self.whole().await.is_err() {
             return self.own.admit_within(self.alone(), enter, acquire);
         }
-        let (entered, granted) = join(self.enter(enter), self.grant(acquire)).await;
+        let (entered, granted) = self.enter_and_grant(enter, acquire).await;
         let entered = match entered {
-            Ok(second) => second.inspect(|second| self.own.note_enter(enter, Some(*second))),
-            Err(Away) => self.own.enter_within(self.alone(), enter).map(|()| 0),
+            Ok(entered) => entered.map(|(second, epoch)| self.own.note_enter(enter, second, epoch)),
+            Err(Away) => self.own.enter_within(self.alone(), enter),
         };
         if let Err(refused) = entered {
-            if let Ok(Ok(granted)) = granted {
+            if let Ok(Ok((granted, _))) = granted {
                 self.undo_grant(acquire, &granted);
             }
             return Err(refused);
         }
-        self.lease(asked_at, acquire, granted).inspect_err(|_| self.undo_enter(enter))
+        self.lease(acquire, granted).inspect_err(|_| self.undo_enter(enter))
     }
 
     /// See [`super::Admission::acquire`].
     pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
-        let asked_at = self.clock.now();
-        let granted = self.grant(acquire).await;
-        self.lease(asked_at, acquire, granted)
+        let granted = match self.whole().await {
+            Ok(()) => self.grant(acquire).await,
+            Err(away) => Err(away),
+        };
+        self.lease(acquire, granted)
     }
 
     fn lease(
         &self,
-        asked_at: Timestamp,
         acquire: &Acquire,
-        granted: Result<Result<Granted, NoKey>, Away>,
+        granted: Result<Result<(Granted, Timestamp), NoKey>, Away>,
     ) -> Result<Lease, Refused> {
         match granted {
-            Ok(Ok(granted)) => {
-                self.own.note_acquire(acquire, granted.key, granted.second);
+            Ok(Ok((granted, asked_at))) => {
+                self.own.note_acquire(acquire, granted.key, granted.second, granted.epoch);
                 let provider = acquire.pool.provider;
                 // Counted no earlier than asked: the send guard errs on the safe side.
                 Ok(Lease { id: acquire.lease, provider, key: granted.key, acquired_at: asked_at })
@@ -190,72 +190,17 @@ impl Redis {
         }
     }
 
-    /// Counts a request at the door: the second in which it was, zero where nothing is limited.
-    async fn enter(&self, enter: &Enter) -> Result<Result<i64, Refused>, Away> {
-        if enter.windows.is_empty() && enter.funds.is_none() && enter.hold == Nanos::ZERO {
-            return Ok(Ok(0));
-        }
-        let call = calls::enter(on_tenant(enter.tenant, self.clock_offset()), enter);
-        let value = self.run(&self.scripts.enter, &call).await?;
-        self.understood(calls::entered(&value, enter))
-    }
-
-    async fn grant(&self, acquire: &Acquire) -> Result<Result<Granted, NoKey>, Away> {
-        let mut acquire = std::borrow::Cow::Borrowed(acquire);
-        for _ in 0..TURNS {
-            let call = calls::acquire(on_provider(acquire.pool.provider, self.clock_offset()), &acquire);
-            let value = self.run(&self.scripts.acquire, &call).await?;
-            match self.understood(calls::acquired(&value))? {
-                Acquired::Again => {}
-                Acquired::Load => self.load(&acquire).await?,
-                Acquired::NoKey(none) => return Ok(Err(none)),
-                Acquired::Leased { granted, version } => {
-                    let key = granted.key;
-                    if version == acquire.pool.version
-                        || acquire.pool.keys.iter().any(|known| known.id == key)
-                    {
-                        return Ok(Ok(granted));
-                    }
-                    // The counters follow a newer catalog than this caller, who would not know what
-                    // to do with a key added since.
-                    self.undo_grant(&acquire, &granted);
-                    acquire.to_mut().exclude.push(key);
-                }
-            }
-        }
-        Err(Away)
-    }
-
-    /// Gives Redis the configuration of a pool.
-    async fn load(&self, acquire: &Acquire) -> Result<(), Away> {
-        let call = on_provider(acquire.pool.provider, self.clock_offset());
-        for chunk in calls::load(&call, &acquire.pool) {
-            self.run(&self.scripts.load, &chunk).await?;
-        }
-        Ok(())
-    }
-
-    fn undo_enter(&self, enter: &Enter) {
-        self.own.undo_enter(enter.tenant, enter.request);
-        self.queue.push(self.clock.now(), Work::UndoPass { tenant: enter.tenant, request: enter.request });
-    }
-
-    fn undo_grant(&self, acquire: &Acquire, granted: &Granted) {
-        let end = LeaseEnd::undone(acquire, granted);
-        self.queue.push(self.clock.now(), Work::Lease { provider: acquire.pool.provider, end });
-    }
-
     /// See [`super::Admission::settle_lease`].
     pub fn settle_lease(&self, end: &SettleLease) {
-        let lease = self.own.end_lease(end);
-        let work = Work::Lease { provider: end.lease.provider, end: LeaseEnd::settled(end, lease.as_ref()) };
+        let ended = self.own.end_lease(end);
+        let work = Work::Lease { provider: end.lease.provider, end: LeaseEnd::settled(end, ended) };
         self.queue.push(self.clock.now(), work);
     }
 
     /// See [`super::Admission::settle_pass`].
     pub fn settle_pass(&self, end: SettlePass) {
-        self.own.end_pass(&end);
-        self.queue.push(self.clock.now(), Work::Pass(end));
+        let ended = self.own.end_pass(&end);
+        self.queue.push(self.clock.now(), Work::Pass { end, ended });
     }
 
     /// See [`super::Admission::cool`].

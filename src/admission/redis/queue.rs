@@ -7,7 +7,10 @@ use tokio::sync::Notify;
 
 use super::calls::LeaseEnd;
 use crate::{
-    admission::{HOLD_FOR, LEASE_FOR, SettlePass},
+    admission::{
+        HOLD_FOR, SettlePass,
+        local::{Ended, SPAN_S},
+    },
     domain::{
         clock::Timestamp,
         ids::{ProviderId, RequestId, TenantId},
@@ -20,7 +23,7 @@ const MOST: usize = 200_000;
 /// One thing that ended.
 pub enum Work {
     Lease { provider: ProviderId, end: LeaseEnd },
-    Pass(SettlePass),
+    Pass { end: SettlePass, ended: Option<Ended> },
     UndoPass { tenant: TenantId, request: RequestId },
 }
 
@@ -28,8 +31,9 @@ impl Work {
     /// After so long it has lapsed by itself.
     const fn lapses_after(&self) -> Duration {
         match self {
-            Self::Lease { .. } => LEASE_FOR,
-            Self::Pass(_) | Self::UndoPass { .. } => HOLD_FOR,
+            // It may have to be counted yet; the lease itself lapses before.
+            Self::Lease { .. } => Duration::from_secs(SPAN_S.unsigned_abs()),
+            Self::Pass { .. } | Self::UndoPass { .. } => HOLD_FOR,
         }
     }
 }

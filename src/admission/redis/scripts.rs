@@ -16,6 +16,7 @@ const LAYOUT: u32 = 1;
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
 const RECONSIDER: &str = include_str!("scripts/reconsider.lua");
 const PASSES: &str = include_str!("scripts/passes.lua");
+const TOLD: &str = include_str!("scripts/told.lua");
 
 macro_rules! scripts {
     ($($name:ident: $op:ident = $file:literal $(+ $part:ident)*;)*) => {
@@ -38,14 +39,15 @@ scripts! {
     enter: Enter = "enter" + PASSES;
     acquire: Acquire = "acquire";
     load: Acquire = "load";
-    settle_lease: Settle = "settle_lease" + RECONSIDER;
-    settle_pass: Settle = "settle_pass" + PASSES;
+    settle_lease: Settle = "settle_lease" + RECONSIDER + TOLD;
+    settle_pass: Settle = "settle_pass" + PASSES + TOLD;
     renew_leases: Renew = "renew_leases";
     renew_passes: Renew = "renew_passes" + PASSES;
     cool: Cool = "cool";
     clear: Cool = "clear" + RECONSIDER;
     inspect_keys: Inspect = "inspect_keys";
     inspect_tenant: Inspect = "inspect_tenant" + PASSES;
+    tell: Renew = "tell";
     heartbeat: Renew = "heartbeat";
 }
 
@@ -94,7 +96,7 @@ impl Call {
         Self::on(format!("{{t:{}}}{LAYOUT}:w", tenant.uuid().as_simple()), offset_us)
     }
 
-    /// On the list of replicas.
+    /// On the roll of replicas.
     pub fn on_replicas(offset_us: i64) -> Self {
         Self::on(format!("{{replicas}}{LAYOUT}:r"), offset_us)
     }

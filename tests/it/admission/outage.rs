@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
 use tollway::{
     admission::{Acquire, Enter, Health, Refused, Subject, redis::Layout},
     domain::{limits::Limits, money::Nanos},
@@ -15,12 +16,17 @@ use crate::harness::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// As in production, with two replicas expected.
+/// As in production.
 fn world_on(server: &RedisServer) -> World {
+    world_of(server, 1)
+}
+
+/// With so many replicas expected.
+fn world_of(server: &RedisServer, replicas: u32) -> World {
     let mut config = config(vec![server.url.clone()], Layout::Single);
     config.op_timeout = Duration::from_millis(100);
     config.connect_timeout = Duration::from_millis(300);
-    config.replicas_expected = 2;
+    config.replicas_expected = replicas;
     World::redis(config)
 }
 
@@ -71,7 +77,7 @@ async fn a_frozen_redis_costs_less_than_a_second_and_recovers_by_itself() {
 #[tokio::test]
 async fn without_redis_each_replica_spends_its_share_less_what_it_used() {
     let mut server = start_redis();
-    let world = world_on(&server);
+    let world = world_of(&server, 2);
     let team = tenant();
     let pool = pool([key(0, Limits::default())]);
     let (door, attempt) = (enter(team, rpm(20)), acquire(&pool, team, model()));
@@ -152,21 +158,22 @@ async fn what_ends_while_redis_is_away_is_told_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn live_replicas_count_each_other() {
+async fn live_replicas_count_each_other_and_one_that_stops_leaves_its_share() {
     let mut server = start_redis();
     let (a, b) = (world_on(&server), world_on(&server));
     let third = world_on(&server);
-    let _maintained = (a.maintained(), b.maintained(), third.maintained());
-    let url = server.url.clone();
-    eventually("three heartbeats", PATIENCE, async || {
-        let client = redis::Client::open(url.as_str()).expect("a URL");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
-        let live: u32 =
-            redis::cmd("ZCARD").arg("{replicas}1:r").query_async(&mut connection).await.expect("a count");
-        live == 3
-    })
-    .await;
+    let _maintained = (a.maintained(), b.maintained());
+    let stop = CancellationToken::new();
+    let stopping = tokio::spawn({
+        let (third, stop) = (third.admission.clone(), stop.clone());
+        async move { third.maintain(stop).await }
+    });
+    eventually("three heartbeats", PATIENCE, async || replicas_on_the_roll(&server).await == 3).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    stop.cancel();
+    stopping.await.expect("it stops");
+    assert_eq!(replicas_on_the_roll(&server).await, 2);
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     server.kill();
-    becomes(&a, |health| matches!(health, Health::Degraded { share: 3, .. })).await;
+    becomes(&a, |health| matches!(health, Health::Degraded { share: 2, .. })).await;
 }

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 use tollway::{
     admission::{
         Acquire, Admission, Cool, CoolFor, CoolScope, Enter, Health, Lease, NoKey, Pool, PoolKey, Refused,
@@ -23,6 +25,8 @@ use tollway::{
         money::Nanos,
     },
 };
+
+use crate::harness::services::RedisServer;
 
 /// The system's clock, turned by hand; a Redis on this machine is turned with it.
 #[derive(Debug, Default)]
@@ -66,6 +70,15 @@ pub fn config(urls: Vec<String>, layout: Layout) -> RedisConfig {
     }
 }
 
+/// Maintenance that ends with this, as in a process that is killed.
+pub struct Maintained(AbortHandle);
+
+impl Drop for Maintained {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl World {
     pub fn local() -> Self {
         let clock = Arc::new(Turned::default());
@@ -85,16 +98,19 @@ impl World {
 
     /// Proves that Redis counted, not this process in its place.
     pub fn assert_counted_together(&self) {
-        let redis = self.redis.as_ref().expect("a backend on Redis");
-        assert_eq!((redis.decided_alone(), redis.health()), (0, Health::Shared));
+        assert_eq!((self.decided_alone(), self.admission.health()), (0, Health::Shared));
+    }
+
+    /// How many decisions this process made without Redis.
+    pub fn decided_alone(&self) -> u64 {
+        self.admission.decided_alone()
     }
 
     /// Runs the backend's maintenance until the guard is dropped.
-    pub fn maintained(&self) -> tokio_util::sync::DropGuard {
-        let stop = tokio_util::sync::CancellationToken::new();
-        let (admission, stopped) = (self.admission.clone(), stop.clone());
-        tokio::spawn(async move { admission.maintain(stopped).await });
-        stop.drop_guard()
+    pub fn maintained(&self) -> Maintained {
+        let admission = self.admission.clone();
+        let task = tokio::spawn(async move { admission.maintain(CancellationToken::new()).await });
+        Maintained(task.abort_handle())
     }
 
     pub fn now(&self) -> Timestamp {
@@ -173,6 +189,13 @@ pub struct Settle {
 
 pub fn served(acquire: &Acquire) -> Settle {
     Settle { model: acquire.model, reserved: acquire.tokens, used: None, served: true }
+}
+
+/// How many replicas stand on the roll in a Redis of its own.
+pub async fn replicas_on_the_roll(server: &RedisServer) -> u32 {
+    let client = redis::Client::open(server.url.as_str()).expect("a URL");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
+    redis::cmd("ZCARD").arg("{replicas}1:r").query_async(&mut connection).await.expect("a count")
 }
 
 pub fn key(priority: i32, limits: Limits) -> PoolKey {

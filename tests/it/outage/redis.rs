@@ -102,6 +102,39 @@ async fn a_redis_that_comes_back_empty_holds_nobody_up() {
     is_survived(Goes::Emptied, Duration::from_secs(5)).await;
 }
 
+#[tokio::test]
+async fn a_redis_that_is_emptied_gives_no_tenant_a_second_minute() {
+    let upstream = Upstream::start();
+    let production = Production::start().await;
+    let setup = production.replica();
+    let scene = setup.scene().await;
+    let _house = scene.ordinary(&upstream.base_url()).await;
+    let ten = scene.tenant("ten", |tenant| tenant.limits.rpm = Some(10)).await;
+    let replicas = [setup.boot().await, production.replica().boot().await];
+    let callers = replicas.each_ref().map(|one| one.caller(&ten.token));
+    for nth in 0..8 {
+        callers[usize::from(nth % 4 == 0)].chat(&ask(nth)).await.expect_status(200);
+    }
+    for replica in &replicas {
+        drained(replica).await;
+    }
+    production.redis.run::<()>(&redis::cmd("FLUSHALL"));
+    let mut tries = Vec::new();
+    for nth in 0..20 {
+        tries.push(tokio::spawn({
+            let caller = callers[nth % 2].clone();
+            async move { caller.chat(&ask(nth)).await.status.as_u16() }
+        }));
+    }
+    let mut passed = 0;
+    for one in tries {
+        let status = one.await.expect("it is answered");
+        assert!([200, 429].contains(&status), "{status}");
+        passed += usize::from(status == 200);
+    }
+    assert_eq!(passed, 2);
+}
+
 mod long {
     use std::time::Duration;
 

@@ -1,15 +1,22 @@
 -- KEYS: a provider's meta. ARGV: offset, pool version, lease, tenant, model, tokens, lease span,
--- misfits to step over, excluded keys. Gives back {0} load the pool; {1, key, second, version, use, last use} leased;
--- {2, wait, limited, failing, full} no key, wait -1: none would come; {3} repeat, much had to be parked.
+-- misfits to step over, epoch expected, excluded keys. Gives back {0} load the pool; {1, key, second, version, use,
+-- last use, epoch} leased; {2, wait, limited, failing, full} no key, wait -1: none would come; {3} repeat, much had
+-- to be parked; {4} these are not the counters expected.
 local prefix = string.sub(KEYS[1], 1, -2)
 local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e', 'g', 'g' .. tenant)
+if missing(m[6], ARGV[9]) then return { 4 } end
 local version = m[1]
 if not version or tonumber(version) < tonumber(ARGV[2]) then return { 0 } end
 local counts = { m[7], m[8] }
 local now, ahead = clock(m[3], m[4])
 local now_ms = math.floor(now / 1000)
 local second = math.floor(now / SECOND)
+local epoch = m[6]
+if not epoch then
+  epoch = int(now)
+  redis.call('HSET', KEYS[1], 'e', epoch)
+end
 local visible = tonumber(counts[1] or 0) + tonumber(counts[2] or 0)
 local provider_out, provider_band = in_force(m[5], now)
 if provider_out then
@@ -18,7 +25,7 @@ if provider_out then
 end
 
 local excluded = {}
-for i = 9, #ARGV do excluded[ARGV[i]] = true end
+for i = 10, #ARGV do excluded[ARGV[i]] = true end
 
 local keys = {}
 local lost = false
@@ -190,7 +197,7 @@ if not chosen then
     if busy > 0 then wait = math.min(wait or SECOND, SECOND) end
     for _, band in ipairs({ FAILING, LIMITED, FULL }) do
       local ends = '(' .. int(band + BAND)
-      local first = redis.call('ZRANGEBYSCORE', view.name, band, ends, 'WITHSCORES', 'LIMIT', 0, #ARGV - 7)
+      local first = redis.call('ZRANGEBYSCORE', view.name, band, ends, 'WITHSCORES', 'LIMIT', 0, #ARGV - 8)
       for i = 1, #first, 2 do
         local back_ms = tonumber(first[i + 1]) - band
         if not excluded[first[i]] and back_ms < NEVER_MS then
@@ -213,10 +220,10 @@ redis.call('PEXPIRE', hash, DAY_MS)
 redis.call('ZADD', leases, now_ms + math.floor(tonumber(ARGV[7]) / 1000), ARGV[3])
 redis.call('PEXPIRE', leases, VIEW_MS)
 redis.call('ZADD', chosen_view.name, chosen_key.rank * RANK + used, chosen)
-redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead), 'e', m[6] or int(now))
+redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead))
 -- Not with every use: each command costs a microsecond, and both live far longer than 16 uses apart.
 if used % 16 == 0 or not m[6] or chosen_view.opened then
   redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
   redis.call('PEXPIRE', KEYS[1], DAY_MS)
 end
-return { 1, chosen, second, version, used, chosen_key.score - chosen_key.rank * RANK }
+return { 1, chosen, second, version, used, chosen_key.score - chosen_key.rank * RANK, tonumber(epoch) }

@@ -1,10 +1,12 @@
 -- KEYS: a tenant's windows. ARGV: offset, request, tokens, hold, funds ('' if not limited), lease
--- span, hold span, then subject, rpm, tpm, concurrency of each. Gives back {1, second} in; {2, kind,
--- place of the subject, wait} limited, kind 1 rpm, 2 tpm, 3 concurrency; {3} spent; {4} held.
+-- span, hold span, epoch expected, then subject, rpm, tpm, concurrency of each. Gives back {1, second,
+-- epoch} in; {2, kind, place of the subject, wait} limited, kind 1 rpm, 2 tpm, 3 concurrency; {3} spent;
+-- {4} held; {5} these are not the counters expected.
 local prefix = string.sub(KEYS[1], 1, -2)
 local fields = { 't', 'a', 'h', 'n', 'e' }
-for i = 8, #ARGV, 4 do fields[#fields + 1] = 'w' .. ARGV[i] end
+for i = 9, #ARGV, 4 do fields[#fields + 1] = 'w' .. ARGV[i] end
 local m = redis.call('HMGET', KEYS[1], unpack(fields))
+if missing(m[5], ARGV[8]) then return { 5 } end
 local now, ahead = clock(m[1], m[2])
 local now_ms, second = math.floor(now / 1000), math.floor(now / SECOND)
 local tokens, hold = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -15,9 +17,9 @@ if ARGV[5] ~= '' then
   if funds <= 0 then verdict = { 3 } elseif open > 0 and hold > funds - held then verdict = { 4 } end
 end
 local windows, subjects = {}, ''
-for i = 8, #ARGV, 4 do
+for i = 9, #ARGV, 4 do
   if verdict then break end
-  local place = (i - 8) / 4
+  local place = (i - 9) / 4
   local subject, rpm, tpm, con = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local w = window(m[6 + place] or nil, second)
   windows[#windows + 1] = w
@@ -35,11 +37,12 @@ for i = 8, #ARGV, 4 do
     if redis.call('ZCARD', slots) >= con then verdict = { 2, 3, place, con == 0 and 60 * SECOND or SECOND } end
   end
 end
-local changed = { 't', int(now), 'a', int(ahead), 'e', m[5] or int(now) }
+local epoch = m[5] or int(now)
+local changed = { 't', int(now), 'a', int(ahead), 'e', epoch }
 if not verdict then
   local slot_ms = now_ms + math.floor(tonumber(ARGV[6]) / 1000)
   for place, w in ipairs(windows) do
-    local subject = ARGV[4 + 4 * place]
+    local subject = ARGV[5 + 4 * place]
     add(w, second, second, 1, tokens)
     changed[#changed + 1] = 'w' .. subject
     changed[#changed + 1] = cmsgpack.pack(w.list)
@@ -56,4 +59,4 @@ changed[#changed + 1], changed[#changed + 2] = 'h', int(held)
 changed[#changed + 1], changed[#changed + 2] = 'n', int(open)
 redis.call('HSET', KEYS[1], unpack(changed))
 redis.call('PEXPIRE', KEYS[1], TENANT_MS)
-return verdict or { 1, second }
+return verdict or { 1, second, tonumber(epoch) }

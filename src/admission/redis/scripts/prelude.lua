@@ -64,6 +64,21 @@ local function add(w, second, now_second, requests, tokens)
   end
 end
 
+-- Whether these are not the counters that a call must find: those of an epoch, of any epoch (0), or of
+-- any and perhaps none yet (-1).
+local function missing(epoch, expected)
+  if expected == '-1' then return false end
+  return not epoch or (expected ~= '0' and expected ~= epoch)
+end
+
+-- The second of something that was counted elsewhere: ours, or below zero how long ago it was, less one.
+-- The seconds of two clocks do not begin together, so it may stay one longer, but it is not of the future.
+local function second_of(given, second)
+  given = tonumber(given)
+  if given >= 0 then return given end
+  return math.min(second, second + given + 2)
+end
+
 -- When another request has room; nil: now.
 local function room_for_request(w, limit, now)
   if limit < 0 or (limit > 0 and w.requests < limit) then return nil end

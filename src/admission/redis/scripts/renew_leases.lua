@@ -1,5 +1,5 @@
--- KEYS: a provider's meta. ARGV: offset, lease span, then lease, key, second (-1: not counted here
--- yet), tokens of each. A lease that is not known (lost, lapsed, or granted while this server was
+-- KEYS: a provider's meta. ARGV: offset, lease span, then lease, key, second (below zero: not counted
+-- here yet, see second_of), tokens of each. A lease that is not known (lost, lapsed, or granted while this server was
 -- away) is posted again, its window entry included. Gives back the epoch and the present second.
 local prefix = string.sub(KEYS[1], 1, -2)
 local m = redis.call('HMGET', KEYS[1], 't', 'a', 'e')
@@ -10,8 +10,7 @@ for i = 3, #ARGV, 4 do
   local leases, hash = prefix .. 'l' .. ARGV[i + 1], prefix .. 'k' .. ARGV[i + 1]
   if redis.call('ZADD', leases, until_ms, ARGV[i]) == 1 then
     local w = window(redis.call('HGET', hash, 'w'), second)
-    local counted = tonumber(ARGV[i + 2])
-    add(w, counted < 0 and second or counted, second, 1, tonumber(ARGV[i + 3]))
+    add(w, second_of(ARGV[i + 2], second), second, 1, tonumber(ARGV[i + 3]))
     redis.call('HSET', hash, 'w', cmsgpack.pack(w.list))
     redis.call('PEXPIRE', hash, DAY_MS)
   end

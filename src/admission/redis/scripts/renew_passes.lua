@@ -1,5 +1,5 @@
--- KEYS: a tenant's windows. ARGV: offset, lease span, hold span, then request, second (-1: not
--- counted here yet), tokens, hold, subjects of each. A pass that is not known is posted again, its
+-- KEYS: a tenant's windows. ARGV: offset, lease span, hold span, then request, second (below zero: not
+-- counted here yet, see second_of), tokens, hold, subjects of each. A pass that is not known is posted again, its
 -- window entries included. Gives back the epoch.
 local prefix = string.sub(KEYS[1], 1, -2)
 local m = redis.call('HMGET', KEYS[1], 't', 'a', 'h', 'n', 'e')
@@ -8,8 +8,8 @@ local now_ms, second = math.floor(now / 1000), math.floor(now / SECOND)
 local slot_ms = now_ms + math.floor(tonumber(ARGV[2]) / 1000)
 local held, open = tonumber(m[3] or 0), tonumber(m[4] or 0)
 for i = 4, #ARGV, 5 do
-  local request, counted, tokens, hold, subjects = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4]
-  if counted < 0 then counted = second end
+  local request, tokens, hold, subjects = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local counted = second_of(ARGV[i + 1], second)
   local known = redis.call('HEXISTS', prefix .. 'p', request) == 1
   if not known then
     redis.call('HSET', prefix .. 'p', request, cmsgpack.pack({ counted, tokens, hold, subjects }))

@@ -1,6 +1,7 @@
 -- KEYS: a provider's meta. ARGV: offset, lease, key, model, second counted (-1: not counted here),
--- tokens reserved, tokens used, requests to take back, served (0/1), and to undo also its use and the
--- one before. Gives back whether it was live.
+-- tokens reserved, tokens used, requests to take back, served (0/1), second to count it in if it is not
+-- known ('': none, else see second_of), and to undo also its use and the one before. Gives back whether it
+-- was live.
 local prefix = string.sub(KEYS[1], 1, -2)
 local id, model = ARGV[3], ARGV[4]
 local hash = prefix .. 'k' .. id
@@ -15,6 +16,12 @@ if live == 1 and k[1] and (requests > 0 or change ~= 0) then
   add(w, tonumber(ARGV[5]), second, -requests, change)
   redis.call('HSET', hash, 'w', cmsgpack.pack(w.list))
 end
+if live == 0 and ARGV[10] ~= '' and first_told(prefix, ARGV[2]) then
+  local w = window(k[1], second)
+  add(w, second_of(ARGV[10], second), second, 1, tonumber(ARGV[7]))
+  redis.call('HSET', hash, 'w', cmsgpack.pack(w.list))
+  redis.call('PEXPIRE', hash, DAY_MS)
+end
 if ARGV[9] == '1' then
   if k[3] and not in_force(k[3], now) then redis.call('HDEL', hash, 'c') end
   if k[4] and not in_force(k[4], now) then redis.call('HDEL', hash, 'c' .. model) end
@@ -22,12 +29,12 @@ if ARGV[9] == '1' then
 end
 -- An undone use does not move the key back in line, else requests refused at the door would make the
 -- others skip keys.
-if ARGV[10] and live == 1 and redis.call('HGET', hash, 'q') == ARGV[10] then
-  redis.call('HSET', hash, 'q', ARGV[11])
+if ARGV[11] and live == 1 and redis.call('HGET', hash, 'q') == ARGV[11] then
+  redis.call('HSET', hash, 'q', ARGV[12])
   local owner, rank = unpack(redis.call('HMGET', hash, 'o', 'r'))
   local view = m[1] and rank and prefix .. 'r' .. m[1] .. ':' .. owner .. model
   local at = view and tonumber(redis.call('ZSCORE', view, id) or PARKED)
-  if at and at < PARKED then redis.call('ZADD', view, int(tonumber(rank) * RANK + tonumber(ARGV[11])), id) end
+  if at and at < PARKED then redis.call('ZADD', view, int(tonumber(rank) * RANK + tonumber(ARGV[12])), id) end
 end
 if live == 1 and k[2] then
   local models = {}

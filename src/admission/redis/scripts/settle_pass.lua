@@ -1,11 +1,23 @@
 -- KEYS: a tenant's windows. ARGV: offset, request, tokens used (-1: keep the reservation), requests
--- to take back. Gives back whether it was in.
+-- to take back, and if it is to be counted when it is not known: its second (see second_of), tokens,
+-- subjects. Gives back whether it was in.
 local prefix = string.sub(KEYS[1], 1, -2)
 local packed = redis.call('HGET', prefix .. 'p', ARGV[2])
-if not packed then return 0 end
+if not packed and not ARGV[5] then return 0 end
 local m = redis.call('HMGET', KEYS[1], 't', 'a', 'h', 'n')
 local now = clock(m[1], m[2])
 local second = math.floor(now / SECOND)
+if not packed then
+  if not first_told(prefix, ARGV[2]) then return 0 end
+  for i = 1, #ARGV[7], 17 do
+    local field = 'w' .. string.sub(ARGV[7], i, i + 16)
+    local w = window(redis.call('HGET', KEYS[1], field), second)
+    add(w, second_of(ARGV[5], second), second, 1, tonumber(ARGV[6]))
+    redis.call('HSET', KEYS[1], field, cmsgpack.pack(w.list))
+  end
+  redis.call('PEXPIRE', KEYS[1], TENANT_MS)
+  return 0
+end
 local held, open, pass = forget(prefix, tonumber(m[3] or 0), tonumber(m[4] or 0), ARGV[2], packed)
 local changed = { 'h', int(held), 'n', int(open) }
 local used, requests = tonumber(ARGV[3]), tonumber(ARGV[4])
