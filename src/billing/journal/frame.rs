@@ -17,7 +17,7 @@
 use memchr::memmem;
 use uuid::Uuid;
 
-use super::record::{END, Record, RecordRef};
+use super::record::{BEGIN, END, Record, RecordRef};
 use crate::domain::{clock::Timestamp, ids::RequestId};
 
 /// Bytes before the payload.
@@ -46,6 +46,12 @@ impl Frame<'_> {
     #[must_use]
     pub const fn size(&self) -> usize {
         HEADER_BYTES + self.payload.len()
+    }
+
+    /// Whether its request begins with it.
+    #[must_use]
+    pub const fn is_begin(&self) -> bool {
+        self.kind == BEGIN
     }
 
     /// Whether it ends its request.

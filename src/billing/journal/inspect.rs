@@ -63,7 +63,7 @@ pub fn undrained(dir: &Path) -> io::Result<BTreeMap<RequestId, Undrained>> {
             ControlFlow::Continue(())
         })?;
     }
-    for open in replay.into_open() {
+    for open in replay.open() {
         requests.insert(open.begin.request, Undrained { tenant: open.begin.tenant, charge: None });
     }
     Ok(requests)

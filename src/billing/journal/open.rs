@@ -17,7 +17,7 @@ use super::{
     frame::{Found, Frame, MAX_FRAME_BYTES},
     read::{Position, read_frames},
     record::Record,
-    replay::{Applied, Replay},
+    replay::{Applied, Replay, Unreadable},
     room::{Room, Sealed},
     segment::{self, Segment},
     sync::SyncThread,
@@ -290,18 +290,22 @@ impl Scan {
     }
 
     /// Ends in the journal what is open.
-    fn settle(self, journal: &Journal) -> Result<Recovered, JournalError> {
+    fn settle(mut self, journal: &Journal) -> Result<Recovered, JournalError> {
         let mut recovered = self.recovered;
-        for open in self.replay.into_open() {
+        for open in self.replay.open() {
             let begin = &open.begin;
             recovered.holds.push(OpenHold { request: begin.request, tenant: begin.tenant, hold: begin.hold });
-            let event = interrupted_event(open, journal.replica());
+            let event = interrupted_event(open.clone(), journal.replica());
             journal.end(&event)?;
             let last_at = event.started_at.plus(Duration::from_millis(event.duration_ms.into()));
             if last_at >= self.recent_since {
                 recovered.recent.extend(recent(&event));
             }
             recovered.interrupted.push(event);
+        }
+        for Unreadable { request, bytes } in self.replay.take_unreadable() {
+            tracing::error!(request.id = %request, "the journal's begin of this request cannot be read");
+            recovered.damaged_bytes += bytes as u64;
         }
         Ok(recovered)
     }

@@ -262,6 +262,10 @@ impl Reader {
             if is_filled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.position.offset = end;
+        let unreadable = self.replay.take_unreadable();
+        if let Some(chunk) = chunk {
+            chunk.damaged_bytes += unreadable.iter().map(|begin| begin.bytes as u64).sum::<u64>();
+        }
         Ok(is_filled)
     }
 

@@ -115,12 +115,13 @@ pub enum RecordRef<'a> {
     Carried(&'a OpenRequest),
 }
 
-const BEGIN: u8 = 1;
+/// The kinds of a begin and an end, which are told apart without parsing.
+pub const BEGIN: u8 = 1;
+/// See [`BEGIN`].
+pub const END: u8 = 4;
 const ATTEMPT: u8 = 2;
 const PROGRESS: u8 = 3;
 const CARRIED: u8 = 5;
-/// The kind of an end, which start-up tells apart without parsing.
-pub const END: u8 = 4;
 
 impl RecordRef<'_> {
     /// The number of its kind, never reused.

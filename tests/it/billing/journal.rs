@@ -117,6 +117,75 @@ fn damage_in_the_middle_is_reported_and_costs_no_other_record() {
 }
 
 #[test]
+fn a_begin_that_cannot_be_read_counts_as_damage_while_its_request_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(small(dir.path()));
+    for n in 1..=3 {
+        journal.begin(&begin(n), &attempt_start(0)).unwrap();
+    }
+    journal.end(&event(2, 1)).unwrap();
+    journal.attempt(request(3), &attempt_start(1), &attempt(0, None)).unwrap();
+    drop(journal);
+    let begin_bytes = spoil_begins(dir.path());
+
+    let (journal, recovered) = open(small(dir.path()));
+    assert_eq!(recovered.interrupted, []);
+    assert_eq!(recovered.damaged_bytes, 2 * begin_bytes, "nothing is lost of a request that has ended");
+    assert_eq!(ends(&journal), [event(2, 1)]);
+}
+
+#[test]
+fn a_begin_that_cannot_be_read_holds_no_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(small(dir.path()));
+    journal.begin(&begin(1_000), &attempt_start(0)).unwrap();
+    drop(journal);
+    let begin_bytes = spoil_begins(dir.path());
+
+    let (journal, _) = open(small(dir.path()));
+    let write = |from: u64| {
+        for n in from..from + 200 {
+            journal.begin(&begin(n), &attempt_start(0)).unwrap();
+            journal.end(&event(n, 1)).unwrap();
+        }
+    };
+    write(0);
+    let mut reader = Reader::starting_at(journal.clone(), Position::default()).unwrap();
+    let first = reader.read(usize::MAX).unwrap();
+    assert_eq!((first.events.len(), first.damaged_bytes), (200, 0), "nobody asked for it yet");
+    reader.release(first.to, Timestamp::from_unix_us(i64::MAX)).unwrap();
+    assert!(!first_segment(dir.path()).exists());
+    write(200);
+    assert_eq!(reader.read(usize::MAX).unwrap().damaged_bytes, begin_bytes);
+    write(400);
+    assert_eq!(reader.read(usize::MAX).unwrap().damaged_bytes, 0, "told once");
+}
+
+/// Makes the begins in the first segment, which are of one length, such as no version wrote. Gives
+/// the bytes of one.
+fn spoil_begins(dir: &Path) -> u64 {
+    const HEADER_BYTES: usize = 36;
+    const BEGIN: u8 = 1;
+    let mut bytes = fs::read(first_segment(dir)).unwrap();
+    let (mut rest, mut begin_bytes) = (bytes.as_mut_slice(), 0);
+    while rest.starts_with(&[0xF7, b'J']) {
+        let payload_bytes = u32::from_le_bytes(rest[4..8].try_into().unwrap());
+        let (frame, behind) = rest.split_at_mut(HEADER_BYTES + payload_bytes as usize);
+        if frame[3] == BEGIN {
+            frame[HEADER_BYTES..].fill(0xC1);
+            let mut checksum = crc32fast::Hasher::new();
+            checksum.update(&frame[2..8]);
+            checksum.update(&frame[12..]);
+            frame[8..12].copy_from_slice(&checksum.finalize().to_le_bytes());
+            begin_bytes = frame.len() as u64;
+        }
+        rest = behind;
+    }
+    fs::write(first_segment(dir), bytes).unwrap();
+    begin_bytes
+}
+
+#[test]
 fn eight_threads_lose_nothing_while_a_reader_follows_and_segments_go() {
     const THREADS: u64 = 8;
     const EACH: u64 = 600;
