@@ -18,6 +18,11 @@ use tokio::{
 /// within that is given to it; the upstream must hear that it has left within a second.
 const LINGERS_FOR: Duration = Duration::from_millis(500);
 
+/// How often in a row actix may come by without trying to read or getting rid of anything. It does so for
+/// a client that has sent further ahead than it reads, without a pause: one such client would have a
+/// worker for itself.
+const IDLE_TURNS: u16 = 1_000;
+
 /// A connection as actix drives it.
 ///
 /// A client that closes its side while its answer waits for room in the kernel's buffers has left, but
@@ -28,6 +33,7 @@ pub struct Connection {
     has_left: bool,
     /// Set while a client that has left takes nothing.
     lingers: Option<Pin<Box<Sleep>>>,
+    idle_turns: u16,
 }
 
 impl Connection {
@@ -38,17 +44,29 @@ impl Connection {
     pub fn accepted(stream: TcpStream) -> io::Result<(Self, Option<SocketAddr>)> {
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr().ok();
-        Ok((Self { stream, has_left: false, lingers: None }, peer))
+        Ok((Self { stream, has_left: false, lingers: None, idle_turns: 0 }, peer))
     }
 
     /// What a write came to: one that has no room is not waited for without end.
     fn written(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() || !self.has_left {
-            self.lingers = None;
+        if written.is_ready() {
+            (self.lingers, self.idle_turns) = (None, 0);
+            return written;
+        }
+        self.idle_turn()?;
+        if !self.has_left {
             return written;
         }
         let lingers = self.lingers.get_or_insert_with(|| Box::pin(sleep(LINGERS_FOR)));
         lingers.as_mut().poll(cx).map(|()| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn idle_turn(&mut self) -> io::Result<()> {
+        self.idle_turns += 1;
+        if self.idle_turns < IDLE_TURNS {
+            return Ok(());
+        }
+        Err(io::Error::other("the client sends far ahead of what it is answered"))
     }
 }
 
@@ -58,6 +76,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.idle_turns = 0;
         let (before, had_room) = (buffer.filled().len(), buffer.remaining() > 0);
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         self.has_left |= had_room && buffer.filled().len() == before && matches!(read, Poll::Ready(Ok(())));
@@ -72,6 +91,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.idle_turn()?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -51,6 +51,41 @@ async fn visit(server: &Server, token: &str, dice: &mut Dice) {
     if dice.roll(2) == 0 { client.close() } else { client.reset() }
 }
 
+/// Processor time of the server so far.
+fn busy(server: &Server) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("the server runs");
+    let after_name = stat.rsplit(')').next().expect("some fields").split_whitespace();
+    let ticks: u64 = after_name.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+#[tokio::test]
+async fn a_client_that_sends_far_ahead_does_not_keep_a_worker_busy() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let server = setup.boot().await;
+    let body = json!({"model": MODEL, "stream": true, "messages": []});
+    let ahead = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".repeat(10_000);
+    let ready = chat_chunk(&json!({"content": "ready"}), &Value::Null);
+    let large = chat_chunk(&json!({"content": "x".repeat(60_000)}), &Value::Null);
+    // While nothing comes for it, and while it takes nothing of what comes.
+    for chunks in [0, 400] {
+        let answer = std::iter::repeat_n(&large, chunks)
+            .fold(Script::status(200).sse().body(ready.clone()), |answer, chunk| answer.body(chunk.clone()));
+        upstream.then(answer.hang());
+        let mut client = RawClient::chat(server.address(), &house.a.token, &body).await;
+        let received = upstream.next_request().await;
+        client.read_until("ready").await;
+        let _ = client.try_send(ahead.as_bytes()).await;
+        received.wait_for_hangup().await;
+        let before = busy(&server);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let after = busy(&server).saturating_sub(before);
+        assert!(after < Duration::from_millis(300), "{after:?} of processor time in a second");
+    }
+}
+
 #[tokio::test]
 async fn a_crowd_that_comes_and_goes_leaves_nothing_behind() {
     let upstream = Upstream::start();
