@@ -25,7 +25,9 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// Events in one transaction of the store; a multiple of its largest insert.
+/// Events in one transaction of the store; a multiple of its largest insert. Nearly all work is per
+/// row: four times as many would save 2 % of what an event costs SQLite, and hold four times the
+/// memory and the only writer four times as long.
 const BATCH: usize = 512;
 /// How long an event waits for others to come along.
 const GATHER: Duration = Duration::from_millis(100);

@@ -117,9 +117,9 @@ impl Store {
     /// [`StoreError::Unavailable`]: it is not known whether it happened; record the same again.
     pub async fn record_events(&self, events: &[UsageEvent]) -> Result<RecordOutcome, StoreError> {
         // Every recorder goes by id, then by tenant: two never wait for each other in a circle.
-        let sorted: BTreeMap<Uuid, &UsageEvent> =
-            events.iter().map(|event| (event.id.uuid(), event)).collect();
-        let sorted: Vec<&UsageEvent> = sorted.into_values().collect();
+        let mut sorted: Vec<&UsageEvent> = events.iter().collect();
+        sorted.sort_by_key(|event| event.id);
+        sorted.dedup_by_key(|event| event.id);
         if sorted.is_empty() {
             return Ok(RecordOutcome::default());
         }
