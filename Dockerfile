@@ -1,6 +1,7 @@
 # Built in one stage, run in another: the image holds the binary, certificates and nothing to build with.
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
+COPY .cargo ./.cargo
 COPY Cargo.toml Cargo.lock ./
 COPY benches ./benches
 COPY migrations ./migrations

@@ -98,7 +98,7 @@ fn an_image_is_built_from_everything_that_the_build_reads() {
         .flat_map(|line| line.split_whitespace().map(|word| word.trim_start_matches("./")))
         .collect();
     let ignored = read(".dockerignore");
-    let mut needed = BTreeSet::from(["Cargo.toml", "Cargo.lock", "src"].map(str::to_owned));
+    let mut needed = BTreeSet::from([".cargo", "Cargo.toml", "Cargo.lock", "src"].map(str::to_owned));
     if read("Cargo.toml").contains("[[bench]]") {
         needed.insert("benches".to_owned());
     }

@@ -86,3 +86,10 @@ async fn sqlite_scans_no_table_for_a_hot_lookup() {
         assert!(of_tenant || !query.contains("event_id <> id"), "all of a tenant's entries: {plan}");
     }
 }
+
+#[tokio::test]
+async fn sqlite_is_compiled_as_dot_cargo_says() {
+    let options = raw(&both::sqlite().await, "select compile_options from pragma_compile_options").await;
+    assert!(options.iter().any(|option| option == "DEFAULT_MEMSTATUS=0"), "{options:?}");
+    assert!(!options.iter().any(|option| option == "ENABLE_MEMORY_MANAGEMENT"), "{options:?}");
+}
