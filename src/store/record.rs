@@ -136,11 +136,13 @@ impl Store {
                 tx.commit().await?;
                 Ok(RecordOutcome { new })
             }
-            Err(error) => {
-                // Whether this succeeds changes nothing: dropped, it has not happened either.
+            Err(conflict @ StoreError::Conflict { .. }) => {
+                // The connection is sound and needed again at once; whether this succeeds changes nothing.
                 let _ = tx.rollback().await;
-                Err(error)
+                Err(conflict)
             }
+            // Dropped, the connection is closed: after a statement out of time it must not be used again.
+            Err(error) => Err(error),
         }
     }
 }
