@@ -19,7 +19,7 @@ pub struct Segment {
     pub number: u64,
     /// Open for reading and writing.
     pub file: Arc<File>,
-    /// Where the next frame goes.
+    /// Where the next write goes.
     pub written: u64,
     /// Bytes of the file.
     pub size: u64,
