@@ -1,13 +1,14 @@
 //! What a request asks of Redis.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use futures_util::future::join;
 
 use super::{
     Away, Redis,
-    calls::{self, Acquired, Entered, Granted, on_provider, on_tenant},
+    calls::{self, Acquired, Entered, Granted},
     queue::Work,
+    scripts::{Call, Op},
 };
 use crate::{
     admission::{
@@ -19,6 +20,8 @@ use crate::{
 
 /// How often one acquire may be told to load the pool or to ask again.
 const TURNS: u32 = 64;
+/// How many losses, one right after the other, one entry waits for.
+const LOSSES: u32 = 4;
 
 /// Where a request was counted at the door: its second and epoch, zero where nothing is limited.
 type At = (i64, i64);
@@ -26,7 +29,7 @@ type At = (i64, i64);
 impl Redis {
     /// Counts a request at the door and leases it a key, at once.
     pub(super) async fn enter_and_grant(
-        &self,
+        self: &Arc<Self>,
         enter: &Enter,
         acquire: &Acquire,
     ) -> (Result<Result<At, Refused>, Away>, Result<Result<(Granted, Timestamp), NoKey>, Away>) {
@@ -45,41 +48,37 @@ impl Redis {
         (entered, granted)
     }
 
-    async fn enter(&self, enter: &Enter) -> Result<Result<At, Refused>, Away> {
+    async fn enter(self: &Arc<Self>, enter: &Enter) -> Result<Result<At, Refused>, Away> {
         if enter.windows.is_empty() && enter.funds.is_none() && enter.hold == Nanos::ZERO {
             return Ok(Ok((0, 0)));
         }
         let owner = Owner::Tenant(enter.tenant);
         let mut expected = self.own.expects(owner);
-        for _ in 0..2 {
-            let call = calls::enter(on_tenant(enter.tenant, self.clock_offset()), enter, expected);
-            let value = self.run(&self.scripts.enter, &call).await?;
+        for _ in 0..LOSSES {
+            let call = Call::on_tenant(Op::Enter, enter.tenant, self.clock_offset());
+            let value = self.run_together(owner, calls::enter(call, enter, expected)).await?;
             match self.understood(calls::entered(&value, enter))? {
                 Entered::In { second, epoch } => return Ok(Ok((second, epoch))),
                 Entered::Refused(refused) => return Ok(Err(refused)),
-                Entered::Missing => self.found_missing(owner, expected).await?,
+                Entered::Missing => expected = self.found_missing(owner, expected).await?,
             }
-            expected = ANY_EPOCH_OR_NONE;
         }
         Err(Away)
     }
 
     /// Leases a key; with it, when it was asked for.
-    pub(super) async fn grant(&self, acquire: &Acquire) -> Result<Result<(Granted, Timestamp), NoKey>, Away> {
+    pub(super) async fn grant(self: &Arc<Self>, acquire: &Acquire) -> Result<Result<(Granted, Timestamp), NoKey>, Away> {
         let mut acquire = Cow::Borrowed(acquire);
         let provider = acquire.pool.provider;
         let owner = Owner::Provider(provider);
         let mut expected = self.own.expects(owner);
         for _ in 0..TURNS {
             let asked_at = self.clock.now();
-            let call = calls::acquire(on_provider(provider, self.clock_offset()), &acquire, expected);
-            let value = self.run(&self.scripts.acquire, &call).await?;
+            let call = Call::on_provider(Op::Acquire, provider, self.clock_offset());
+            let value = self.run_together(owner, calls::acquire(call, &acquire, expected)).await?;
             match self.understood(calls::acquired(&value))? {
                 Acquired::Again => {}
-                Acquired::Missing => {
-                    self.found_missing(owner, expected).await?;
-                    expected = ANY_EPOCH_OR_NONE;
-                }
+                Acquired::Missing => expected = self.found_missing(owner, expected).await?,
                 Acquired::Load => self.load(&acquire).await?,
                 Acquired::NoKey(none) => return Ok(Err(none)),
                 Acquired::Leased { granted, version } => {
@@ -99,31 +98,35 @@ impl Redis {
         Err(Away)
     }
 
-    /// Counters that are not those expected may be asked again, for any that are there by now.
-    async fn found_missing(&self, owner: Owner, expected: i64) -> Result<(), Away> {
-        // Told again while the question was on its way.
-        if self.own.expects(owner) != expected {
-            return self.whole().await;
+    /// Counters that are not those expected may be asked again, for those that this gives back.
+    async fn found_missing(&self, owner: Owner, expected: i64) -> Result<i64, Away> {
+        if self.own.expects(owner) == expected {
+            self.missing(self.own.has_past(owner)).await?;
+        } else {
+            // Told again while the question was on its way.
+            self.whole().await?;
         }
-        self.missing(self.own.has_past(owner)).await
+        // Only where nothing of ours can be missing may the counters begin with this question: they may
+        // have been lost once more since.
+        Ok(if self.own.has_past(owner) { self.own.expects(owner) } else { ANY_EPOCH_OR_NONE })
     }
 
     /// Gives Redis the configuration of a pool.
     async fn load(&self, acquire: &Acquire) -> Result<(), Away> {
-        let call = on_provider(acquire.pool.provider, self.clock_offset());
+        let call = Call::on_provider(Op::Load, acquire.pool.provider, self.clock_offset());
         for chunk in calls::load(&call, &acquire.pool) {
-            self.run(&self.scripts.load, &chunk).await?;
+            self.run(&chunk).await?;
         }
         Ok(())
     }
 
-    pub(super) fn undo_enter(&self, enter: &Enter) {
+    pub(super) fn undo_enter(self: &Arc<Self>, enter: &Enter) {
         self.own.undo_enter(enter.tenant, enter.request);
-        self.queue.push(self.clock.now(), Work::UndoPass { tenant: enter.tenant, request: enter.request });
+        self.tell_soon(Work::UndoPass { tenant: enter.tenant, request: enter.request });
     }
 
-    pub(super) fn undo_grant(&self, acquire: &Acquire, granted: &Granted) {
+    pub(super) fn undo_grant(self: &Arc<Self>, acquire: &Acquire, granted: &Granted) {
         let end = calls::LeaseEnd::undone(acquire, granted);
-        self.queue.push(self.clock.now(), Work::Lease { provider: acquire.pool.provider, end });
+        self.tell_soon(Work::Lease { provider: acquire.pool.provider, end });
     }
 }

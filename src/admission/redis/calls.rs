@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::redis::{ErrorKind, RedisResult, Value, from_redis_value_ref};
 use uuid::Uuid;
 
-use super::scripts::Call;
+use super::scripts::{Call, Op};
 use crate::{
     admission::{
         Acquire, Cool, CoolScope, Enter, HOLD_FOR, LEASE_FOR, NoKey, Pool, Refused, SettleLease, SettlePass,
@@ -13,7 +13,7 @@ use crate::{
         local::{Bucket, Ended, Leased, Owner, Pass, RETRY_FUNDS, SPARE_MISFITS, Whose, ladder},
     },
     domain::{
-        ids::{KeyId, LeaseId, ModelId, ProviderId, ReplicaId, RequestId, TenantId},
+        ids::{KeyId, LeaseId, ModelId, ReplicaId, RequestId, TenantId},
         limits::{LimitKind, Limits},
     },
 };
@@ -351,22 +351,12 @@ pub fn uuid(value: &Value) -> RedisResult<Uuid> {
     Uuid::from_slice(&bytes).map_err(|_| odd())
 }
 
-/// A call on an owner's keys.
-pub fn on(owner: Owner, offset_us: i64) -> Call {
+/// A call that tells an owner's keys something.
+pub fn telling(owner: Owner, offset_us: i64) -> Call {
     match owner {
-        Owner::Tenant(tenant) => Call::on_tenant(tenant, offset_us),
-        Owner::Provider(provider) => Call::on_provider(provider, offset_us),
+        Owner::Tenant(tenant) => Call::on_tenant(Op::TellTenant, tenant, offset_us),
+        Owner::Provider(provider) => Call::on_provider(Op::TellProvider, provider, offset_us),
     }
-}
-
-/// A call on a provider's keys.
-pub fn on_provider(provider: ProviderId, offset_us: i64) -> Call {
-    Call::on_provider(provider, offset_us)
-}
-
-/// A call on a tenant's keys.
-pub fn on_tenant(tenant: TenantId, offset_us: i64) -> Call {
-    Call::on_tenant(tenant, offset_us)
 }
 
 pub fn odd() -> redis::RedisError {

@@ -4,7 +4,8 @@ use ::redis::{RedisResult, Value, from_redis_value_ref};
 
 use super::{
     Redis,
-    calls::{on_provider, on_tenant, span, subject_name, uuid},
+    calls::{span, subject_name, uuid},
+    scripts::{Call, Op},
 };
 use crate::{
     admission::{KeyLive, Pool, Subject, SubjectLive},
@@ -23,9 +24,9 @@ impl Redis {
     pub async fn inspect_pool(&self, pool: &Pool) -> Vec<(KeyId, KeyLive)> {
         let mut all = Vec::with_capacity(pool.keys.len());
         for keys in pool.keys.chunks(AT_ONCE) {
-            let call = on_provider(pool.provider, self.clock_offset());
+            let call = Call::on_provider(Op::InspectKeys, pool.provider, self.clock_offset());
             let call = keys.iter().fold(call, |call, key| call.id(key.id.uuid()));
-            let Ok(value) = self.run(&self.scripts.inspect_keys, &call).await else {
+            let Ok(value) = self.run(&call).await else {
                 return self.own.inspect_pool(pool);
             };
             let now = self.clock.now();
@@ -40,9 +41,9 @@ impl Redis {
 
     /// See [`crate::admission::Admission::inspect_tenant`]; this replica's own part while Redis is away.
     pub async fn inspect_tenant(&self, tenant: TenantId, subjects: &[Subject]) -> Vec<SubjectLive> {
-        let call = on_tenant(tenant, self.clock_offset());
+        let call = Call::on_tenant(Op::InspectTenant, tenant, self.clock_offset());
         let call = subjects.iter().fold(call, |call, subject| call.bytes(&subject_name(*subject)));
-        let Ok(value) = self.run(&self.scripts.inspect_tenant, &call).await else {
+        let Ok(value) = self.run(&call).await else {
             return self.own.inspect_tenant(tenant, subjects);
         };
         self.understood(subjects_live(&value, subjects))

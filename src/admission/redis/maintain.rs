@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Redis,
-    calls::{self, on, on_provider, on_tenant},
+    calls,
     connect::timed_out,
     queue::Work,
     roll::{Called, Calling, REBUILT_WITHIN},
-    scripts::{Call, Script},
+    scripts::{Call, Op},
 };
 use crate::{
     admission::local::{Owner, RENEW_EVERY},
-    domain::clock::Timestamp,
+    domain::{clock::Timestamp, ids::IdMap},
 };
 
 /// How often Redis is looked at, healthy or not.
@@ -78,41 +78,45 @@ impl Redis {
 
     /// Tells Redis what ended, whatever the breaker says.
     async fn tell_ended(&self) -> RedisResult<()> {
+        // One at a time: what ends meanwhile is told together after it, and who waits for this knows that
+        // all has been told.
+        let _turn = self.telling.lock().await;
         loop {
             let batch = self.queue.take(self.clock.now(), SETTLE_AT_ONCE);
             if batch.is_empty() {
                 return Ok(());
             }
-            let answers = join_all(batch.iter().map(|(_, work)| self.tell(work))).await;
-            let (mut failed, mut failure) = (Vec::new(), Ok(()));
-            for (work, answer) in batch.into_iter().zip(answers) {
-                if let Err(error) = answer {
-                    failed.push(work);
-                    failure = Err(error);
-                }
+            let mut by_owner: IdMap<Owner, Vec<_>> = IdMap::default();
+            for work in batch {
+                by_owner.entry(work.1.owner()).or_default().push(work);
             }
-            self.queue.put_back(failed);
-            failure?;
+            let answers = join_all(by_owner.into_values().map(|works| self.tell(works))).await;
+            answers.into_iter().collect::<RedisResult<()>>()?;
         }
     }
 
-    async fn tell(&self, work: &Work) -> RedisResult<()> {
+    /// Tells what ended of one owner's; what could not be told waits again.
+    async fn tell(&self, works: Vec<(Timestamp, Work)>) -> RedisResult<()> {
+        let calls: Vec<_> = works.iter().map(|(_, work)| self.ending(work)).collect();
+        self.ask_all(&calls).await.map(drop).inspect_err(|_| self.queue.put_back(works))
+    }
+
+    fn ending(&self, work: &Work) -> Call {
         let offset = self.clock_offset();
-        let (script, call): (&Script, Call) = match work {
+        match work {
             Work::Lease { provider, end } => {
                 let owner = Owner::Provider(*provider);
                 let untold = end.ended.and_then(|ended| self.own.untold_for(owner, ended));
-                (&self.scripts.settle_lease, end.call(on_provider(*provider, offset), untold))
+                end.call(Call::on_provider(Op::SettleLease, *provider, offset), untold)
             }
             Work::Pass { end, ended } => {
                 let untold = ended.and_then(|ended| self.own.untold_for(Owner::Tenant(end.tenant), ended));
-                (&self.scripts.settle_pass, calls::settle_pass(on_tenant(end.tenant, offset), end, untold))
+                calls::settle_pass(Call::on_tenant(Op::SettlePass, end.tenant, offset), end, untold)
             }
             Work::UndoPass { tenant, request } => {
-                (&self.scripts.settle_pass, calls::undo_pass(on_tenant(*tenant, offset), *request))
+                calls::undo_pass(Call::on_tenant(Op::SettlePass, *tenant, offset), *request)
             }
-        };
-        self.ask(script, &call).await.map(drop)
+        }
     }
 
     async fn look(&self, watch: &mut Watch) {
@@ -234,14 +238,14 @@ impl Redis {
         if !self.own.has_past(owner) {
             return Ok(());
         }
-        let call = on(owner, self.clock_offset());
+        let call = calls::telling(owner, self.clock_offset());
         let there = self.epoch(&call).await?;
         let Some(gathered) = self.own.tell_again(owner, there) else { return Ok(()) };
         let mut epoch = 0;
         for windows in gathered.windows.chunks(RENEW_AT_ONCE) {
             let call =
                 calls::tell(call.clone(), self.config.replica, gathered.number, windows, self.own.second());
-            epoch = from_redis_value_ref(&self.ask(&self.scripts.tell, &call).await?)?;
+            epoch = from_redis_value_ref(&self.ask(&call).await?)?;
         }
         self.own.arrived(owner, epoch);
         Ok(())
@@ -250,7 +254,7 @@ impl Redis {
     /// Renews what this replica holds: all of it, or only what Redis has never seen.
     async fn renew(&self, all: bool) -> RedisResult<()> {
         for (provider, leases) in self.own.live_leases() {
-            let call = on_provider(provider, self.clock_offset());
+            let call = Call::on_provider(Op::RenewLeases, provider, self.clock_offset());
             if !all && self.stands(Owner::Provider(provider), &call).await? {
                 continue;
             }
@@ -258,7 +262,7 @@ impl Redis {
                 let second = self.own.second();
                 let call = calls::renew_leases(call.clone(), leases, second);
                 let (epoch, of_server) =
-                    from_redis_value_ref(&self.ask(&self.scripts.renew_leases, &call).await?)?;
+                    from_redis_value_ref(&self.ask(&call).await?)?;
                 let seconds =
                     leases.iter().map(|(id, lease)| (*id, calls::second_of(lease, second, of_server)));
                 self.own.mark_shared(provider, seconds);
@@ -266,13 +270,13 @@ impl Redis {
             }
         }
         for (tenant, passes) in self.own.live_passes() {
-            let call = on_tenant(tenant, self.clock_offset());
+            let call = Call::on_tenant(Op::RenewPasses, tenant, self.clock_offset());
             if !all && self.stands(Owner::Tenant(tenant), &call).await? {
                 continue;
             }
             for passes in passes.chunks(RENEW_AT_ONCE) {
                 let call = calls::renew_passes(call.clone(), passes, self.own.second());
-                let epoch = from_redis_value_ref(&self.ask(&self.scripts.renew_passes, &call).await?)?;
+                let epoch = from_redis_value_ref(&self.ask(&call).await?)?;
                 self.own.counted_in(Owner::Tenant(tenant), epoch);
             }
         }

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `config` | settings |
 //! | `connect` | one connection for each thread, on one server, Sentinel or Cluster |
-//! | `scripts`, `scripts/*.lua` | one script an operation |
+//! | `scripts`, `scripts/*.lua` | the operations, in one script for each kind of owner |
 //! | `calls` | what each operation sends, and what the answers mean |
+//! | `together` | operations of one moment on one owner's keys, in one call |
 //! | `ask` | what a request asks |
 //! | `breaker` | whether Redis is worth asking |
 //! | `queue` | what ended and waits to be told |
@@ -25,6 +26,7 @@ mod maintain;
 mod queue;
 mod roll;
 mod scripts;
+mod together;
 
 use std::{
     sync::{
@@ -35,16 +37,17 @@ use std::{
 };
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, task::yield_now, time::timeout};
 
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
     breaker::Breaker,
-    calls::{Granted, LeaseEnd, on_provider},
+    calls::{Granted, LeaseEnd},
     connect::{Connections, timed_out},
     queue::{Queue, Work},
     roll::Roll,
-    scripts::{Call, Script, Scripts},
+    scripts::{Call, Op, Scripts},
+    together::Together,
 };
 use super::{
     Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Past, Refused, SettleLease, SettlePass,
@@ -66,7 +69,10 @@ pub struct Redis {
     connections: Connections,
     scripts: Scripts,
     breaker: Breaker,
+    together: Together,
     queue: Queue,
+    /// Held by whoever tells what ended.
+    telling: tokio::sync::Mutex<()>,
     /// What this replica does itself.
     own: Local,
     roll: Roll,
@@ -93,7 +99,9 @@ impl Redis {
             connections: Connections::new(config.clone())?,
             scripts: Scripts::new(),
             breaker: Breaker::default(),
+            together: Together::default(),
             queue: Queue::default(),
+            telling: tokio::sync::Mutex::default(),
             own: Local::new(clock.clone()),
             roll: Roll::of(config.replicas_expected),
             clock_offset: AtomicI64::new(0),
@@ -146,7 +154,7 @@ impl Redis {
     }
 
     /// See [`super::Admission::admit`].
-    pub async fn admit(&self, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
+    pub async fn admit(self: &Arc<Self>, enter: &Enter, acquire: &Acquire) -> Result<Lease, Refused> {
         if self.breaker.open_since().is_some() || self.whole().await.is_err() {
             return self.own.admit_within(self.alone(), enter, acquire);
         }
@@ -165,7 +173,7 @@ impl Redis {
     }
 
     /// See [`super::Admission::acquire`].
-    pub async fn acquire(&self, acquire: &Acquire) -> Result<Lease, Refused> {
+    pub async fn acquire(self: &Arc<Self>, acquire: &Acquire) -> Result<Lease, Refused> {
         let granted = match self.whole().await {
             Ok(()) => self.grant(acquire).await,
             Err(away) => Err(away),
@@ -191,23 +199,38 @@ impl Redis {
     }
 
     /// See [`super::Admission::settle_lease`].
-    pub fn settle_lease(&self, end: &SettleLease) {
+    pub fn settle_lease(self: &Arc<Self>, end: &SettleLease) {
         let ended = self.own.end_lease(end);
         let work = Work::Lease { provider: end.lease.provider, end: LeaseEnd::settled(end, ended) };
-        self.queue.push(self.clock.now(), work);
+        self.tell_soon(work);
     }
 
     /// See [`super::Admission::settle_pass`].
-    pub fn settle_pass(&self, end: SettlePass) {
+    pub fn settle_pass(self: &Arc<Self>, end: SettlePass) {
         let ended = self.own.end_pass(&end);
-        self.queue.push(self.clock.now(), Work::Pass { end, ended });
+        self.tell_soon(Work::Pass { end, ended });
+    }
+
+    /// Has Redis told of something that ended, together with what else ends in this turn of the thread.
+    fn tell_soon(self: &Arc<Self>, work: Work) {
+        let is_first = self.queue.push(self.clock.now(), work);
+        if !is_first || self.breaker.open_since().is_some() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return self.queue.call_for_help() };
+        let redis = Arc::clone(self);
+        runtime.spawn(async move {
+            yield_now().await;
+            redis.drain().await;
+        });
     }
 
     /// See [`super::Admission::cool`].
     pub async fn cool(&self, cool: &Cool) -> Option<Timestamp> {
         let own = self.own.cool(cool);
-        let call = calls::cool(on_provider(cool.provider, self.clock_offset()), cool);
-        let Ok(value) = self.run(&self.scripts.cool, &call).await else { return own };
+        let call = Call::on_provider(Op::Cool, cool.provider, self.clock_offset());
+        let call = calls::cool(call, cool);
+        let Ok(value) = self.run(&call).await else { return own };
         let rest: i64 = self.understood(from_redis_value_ref(&value).map_err(Into::into)).ok()?;
         (rest >= 0).then(|| self.clock.now().plus(calls::span(rest)))
     }
@@ -215,9 +238,9 @@ impl Redis {
     /// See [`super::Admission::clear`].
     pub async fn clear(&self, provider: ProviderId, scope: CoolScope) {
         self.own.clear(provider, scope);
-        let call = calls::scope(on_provider(provider, self.clock_offset()), scope);
+        let call = calls::scope(Call::on_provider(Op::Clear, provider, self.clock_offset()), scope);
         // Away, there is nothing more to lift than this replica's own.
-        let _ = self.run(&self.scripts.clear, &call).await;
+        let _ = self.run(&call).await;
     }
 
     /// See [`super::Admission::remember`]. Redis has counted it; this replica's own part matters
@@ -226,34 +249,48 @@ impl Redis {
         self.own.remember(past);
     }
 
-    /// Runs a script unless Redis is known to be away.
-    async fn run(&self, script: &Script, call: &Call) -> Result<Value, Away> {
+    /// Makes a call unless Redis is known to be away.
+    async fn run(&self, call: &Call) -> Result<Value, Away> {
         if self.breaker.open_since().is_some() {
             return Err(Away);
         }
-        let answer = self.ask(script, call).await;
+        let answer = self.ask(call).await;
         self.understood(answer)
     }
 
-    /// Runs a script, whatever the breaker says.
-    async fn ask(&self, script: &Script, call: &Call) -> RedisResult<Value> {
-        let asked = Instant::now();
-        let answer = self.send(script, call).await;
-        if let Some(metrics) = &self.metrics {
-            metrics.admission_op(script.op, asked.elapsed());
-            if answer.is_err() {
-                metrics.admission_failed(script.op);
-            }
-        }
-        answer
+    /// Makes a call, whatever the breaker says.
+    async fn ask(&self, call: &Call) -> RedisResult<Value> {
+        let mut answers = self.ask_all(std::slice::from_ref(call)).await?;
+        answers.pop().ok_or_else(calls::odd)
     }
 
-    async fn send(&self, script: &Script, call: &Call) -> RedisResult<Value> {
+    /// Makes calls on one owner's keys in one go, whatever the breaker says; one answer each.
+    async fn ask_all(&self, calls: &[Call]) -> RedisResult<Vec<Value>> {
+        let asked = Instant::now();
+        let answers = self.send(calls).await.and_then(|answers| match answers {
+            Value::Array(answers) if answers.len() == calls.len() => Ok(answers),
+            _ => Err(calls::odd()),
+        });
+        if let Some(metrics) = &self.metrics {
+            let took = asked.elapsed();
+            for call in calls {
+                metrics.admission_op(call.op.label(), took);
+                if answers.is_err() {
+                    metrics.admission_failed(call.op.label());
+                }
+            }
+        }
+        answers
+    }
+
+    async fn send(&self, calls: &[Call]) -> RedisResult<Value> {
+        let Some(first) = calls.first() else { return Ok(Value::Array(Vec::new())) };
+        let script = self.scripts.of(first);
         let mut connection = self.connections.get().await?;
         let answer = async {
-            match connection.send(&script.by_hash(call)).await {
+            match connection.send(&script.by_hash(calls)).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    connection.send(&script.by_text(call)).await
+                    connection.send(&script.by_text(calls)).await
                 }
                 answer => answer,
             }

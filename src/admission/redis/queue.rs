@@ -9,7 +9,7 @@ use super::calls::LeaseEnd;
 use crate::{
     admission::{
         HOLD_FOR, SettlePass,
-        local::{Ended, SPAN_S},
+        local::{Ended, Owner, SPAN_S},
     },
     domain::{
         clock::Timestamp,
@@ -28,6 +28,15 @@ pub enum Work {
 }
 
 impl Work {
+    /// Whose counters must hear of it.
+    pub const fn owner(&self) -> Owner {
+        match self {
+            Self::Lease { provider, .. } => Owner::Provider(*provider),
+            Self::Pass { end, .. } => Owner::Tenant(end.tenant),
+            Self::UndoPass { tenant, .. } => Owner::Tenant(*tenant),
+        }
+    }
+
     /// After so long it has lapsed by itself.
     const fn lapses_after(&self) -> Duration {
         match self {
@@ -52,13 +61,18 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    pub fn push(&self, now: Timestamp, work: Work) {
+    /// Adds work; whether it is the first that waits, so that somebody must see to it.
+    pub fn push(&self, now: Timestamp, work: Work) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST {
             waiting.pop_front();
         }
         waiting.push_back((now.plus(work.lapses_after()), work));
-        drop(waiting);
+        waiting.len() == 1
+    }
+
+    /// Has [`Self::filled`] return.
+    pub fn call_for_help(&self) {
         self.filled.notify_one();
     }
 
@@ -84,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Returns when something was pushed since the last time.
+    /// Returns when somebody called for help since the last time.
     pub async fn filled(&self) {
         self.filled.notified().await;
     }

@@ -18,7 +18,7 @@ use super::{
     Away, Redis,
     calls::us,
     maintain::{HEARTBEAT_FOR, WATCH_EVERY},
-    scripts::Call,
+    scripts::{Call, Op},
 };
 
 /// How long requests wait for everyone to be back; every replica looks at Redis more often than that.
@@ -135,13 +135,13 @@ impl Redis {
             Calling::Join => b"j",
             Calling::Leave => b"l",
         };
-        let call = Call::on_replicas(self.clock_offset())
+        let call = Call::on_replicas(Op::CallRoll, self.clock_offset())
             .id(self.config.replica.uuid())
             .int(us(HEARTBEAT_FOR))
             .int(us(FRESH_FOR.min(fresh_for)))
             .bytes(what);
         let (was_on, is_on, live, fresh) =
-            from_redis_value_ref(&self.ask(&self.scripts.heartbeat, &call).await?)?;
+            from_redis_value_ref(&self.ask(&call).await?)?;
         Ok(Called { was_on, is_on, live, fresh })
     }
 

@@ -1,4 +1,5 @@
-//! The Lua scripts: one an operation, each within one provider's or one tenant's slot.
+//! The Lua scripts: one for each kind of owner, all of whose keys live in one slot, with every operation
+//! on them.
 //!
 //! Key names carry [`LAYOUT`]: a release that changes what the keys hold counts it up, and replicas
 //! of both releases keep apart during a rolling update.
@@ -13,108 +14,175 @@ use crate::{
 /// Version of what the keys hold.
 const LAYOUT: u32 = 1;
 
-const PRELUDE: &str = include_str!("scripts/prelude.lua");
-const RECONSIDER: &str = include_str!("scripts/reconsider.lua");
-const PASSES: &str = include_str!("scripts/passes.lua");
-const TOLD: &str = include_str!("scripts/told.lua");
+const HEAD: &str = include_str!("scripts/prelude.lua");
+const FOOT: &str = include_str!("scripts/foot.lua");
 
 macro_rules! scripts {
-    ($($name:ident: $op:ident = $file:literal $(+ $part:ident)*;)*) => {
+    ($($owner:ident, $kind:ident: [$($part:literal),*] { $($op:ident = $name:literal, $label:ident;)* })*) => {
         /// All scripts, with their hashes.
         #[derive(Debug)]
-        pub struct Scripts { $(pub $name: Script,)* }
+        pub struct Scripts { $($owner: Script,)* }
+
+        /// Whose keys a call is on.
+        #[derive(Debug, Clone, Copy)]
+        enum Kind { $($kind,)* }
+
+        /// What a call asks for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Op { $($($op,)*)* }
 
         impl Scripts {
             pub fn new() -> Self {
-                Self { $($name: Script::new(
-                    AdmissionOp::$op,
-                    &[PRELUDE, $($part,)* include_str!(concat!("scripts/", $file, ".lua"))],
+                Self { $($owner: Script::new(
+                    &[$(include_str!(concat!("scripts/", $part, ".lua")),)*],
+                    &[$(($name, include_str!(concat!("scripts/", $name, ".lua"))),)*],
                 ),)* }
+            }
+
+            /// The script that a call is for.
+            pub const fn of(&self, call: &Call) -> &Script {
+                match call.op.kind() { $(Kind::$kind => &self.$owner,)* }
+            }
+        }
+
+        impl Op {
+            /// What it is counted as.
+            pub const fn label(self) -> AdmissionOp {
+                match self { $($(Self::$op => AdmissionOp::$label,)*)* }
+            }
+
+            const fn name(self) -> &'static str {
+                match self { $($(Self::$op => $name,)*)* }
+            }
+
+            const fn kind(self) -> Kind {
+                match self { $($(Self::$op => Kind::$kind,)*)* }
             }
         }
     };
 }
 
 scripts! {
-    enter: Enter = "enter" + PASSES;
-    acquire: Acquire = "acquire";
-    load: Acquire = "load";
-    settle_lease: Settle = "settle_lease" + RECONSIDER + TOLD;
-    settle_pass: Settle = "settle_pass" + PASSES + TOLD;
-    renew_leases: Renew = "renew_leases";
-    renew_passes: Renew = "renew_passes" + PASSES;
-    cool: Cool = "cool";
-    clear: Cool = "clear" + RECONSIDER;
-    inspect_keys: Inspect = "inspect_keys";
-    inspect_tenant: Inspect = "inspect_tenant" + PASSES;
-    tell: Renew = "tell";
-    heartbeat: Renew = "heartbeat";
+    tenant, Tenant: ["passes", "told"] {
+        Enter = "enter", Enter;
+        SettlePass = "settle_pass", Settle;
+        RenewPasses = "renew_passes", Renew;
+        InspectTenant = "inspect_tenant", Inspect;
+        TellTenant = "tell", Renew;
+    }
+    provider, Provider: ["reconsider", "told"] {
+        Acquire = "acquire", Acquire;
+        Load = "load", Acquire;
+        SettleLease = "settle_lease", Settle;
+        RenewLeases = "renew_leases", Renew;
+        Cool = "cool", Cool;
+        Clear = "clear", Cool;
+        InspectKeys = "inspect_keys", Inspect;
+        TellProvider = "tell", Renew;
+    }
+    replicas, Replicas: [] {
+        CallRoll = "heartbeat", Renew;
+    }
 }
 
 /// One script.
 #[derive(Debug)]
 pub struct Script {
-    /// What it is counted as.
-    pub op: AdmissionOp,
     code: String,
     hash: String,
 }
 
 impl Script {
-    fn new(op: AdmissionOp, parts: &[&str]) -> Self {
-        let code = parts.join("\n");
+    fn new(parts: &[&str], operations: &[(&str, &str)]) -> Self {
+        let mut code = [HEAD, &parts.concat(), "local operations = {}\n"].concat();
+        for (name, body) in operations {
+            code += &format!("operations.{name} = function(ARGV)\n{body}end\n");
+        }
+        code += FOOT;
         let hash = Lua::new(&code).get_hash().to_owned();
-        Self { op, code, hash }
+        Self { code, hash }
     }
 
-    /// By its hash, which the server knows once it ran.
-    pub fn by_hash(&self, call: &Call) -> Cmd {
-        call.cmd("EVALSHA", &self.hash)
+    /// Some calls on one owner's keys, by the script's hash, which the server knows once it ran.
+    pub fn by_hash(&self, calls: &[Call]) -> Cmd {
+        cmd("EVALSHA", &self.hash, calls)
     }
 
-    /// With its text, for a server that does not know it.
-    pub fn by_text(&self, call: &Call) -> Cmd {
-        call.cmd("EVAL", &self.code)
+    /// With the script's text, for a server that does not know it.
+    pub fn by_text(&self, calls: &[Call]) -> Cmd {
+        cmd("EVAL", &self.code, calls)
     }
 }
 
-/// The key and arguments of one call.
+fn cmd(name: &str, script: &str, calls: &[Call]) -> Cmd {
+    let mut cmd = redis::cmd(name);
+    cmd.arg(script).arg(1);
+    if let Some(first) = calls.first() {
+        cmd.arg(&first.key[..]).arg(first.offset_us);
+    }
+    for call in calls {
+        cmd.arg(&call.packed[..]);
+    }
+    cmd
+}
+
+/// One operation on an owner's keys.
 #[derive(Debug, Clone)]
 pub struct Call {
+    pub op: Op,
     key: Vec<u8>,
-    args: Vec<Vec<u8>>,
+    /// Added to the server's time.
+    offset_us: i64,
+    /// An array in `MessagePack`: the operation's name and arguments, all of them strings.
+    packed: Vec<u8>,
+    /// Its length, which is also in its head.
+    count: u16,
 }
+
+/// An array of up to 2^16 elements begins with this byte and their number.
+const ARRAY_16: u8 = 0xdc;
+const HEAD_OF_ARRAY: usize = 3;
 
 impl Call {
     /// On a provider's keys.
-    pub fn on_provider(provider: ProviderId, offset_us: i64) -> Self {
-        Self::on(format!("{{p:{}}}{LAYOUT}:m", provider.uuid().as_simple()), offset_us)
+    pub fn on_provider(op: Op, provider: ProviderId, offset_us: i64) -> Self {
+        Self::on(op, format!("{{p:{}}}{LAYOUT}:m", provider.uuid().as_simple()), offset_us)
     }
 
     /// On a tenant's keys.
-    pub fn on_tenant(tenant: TenantId, offset_us: i64) -> Self {
-        Self::on(format!("{{t:{}}}{LAYOUT}:w", tenant.uuid().as_simple()), offset_us)
+    pub fn on_tenant(op: Op, tenant: TenantId, offset_us: i64) -> Self {
+        Self::on(op, format!("{{t:{}}}{LAYOUT}:w", tenant.uuid().as_simple()), offset_us)
     }
 
     /// On the roll of replicas.
-    pub fn on_replicas(offset_us: i64) -> Self {
-        Self::on(format!("{{replicas}}{LAYOUT}:r"), offset_us)
+    pub fn on_replicas(op: Op, offset_us: i64) -> Self {
+        Self::on(op, format!("{{replicas}}{LAYOUT}:r"), offset_us)
     }
 
-    fn on(key: String, offset_us: i64) -> Self {
-        let mut args = Vec::with_capacity(12);
-        args.push(offset_us.to_string().into_bytes());
-        Self { key: key.into_bytes(), args }
+    fn on(op: Op, key: String, offset_us: i64) -> Self {
+        let mut packed = Vec::with_capacity(192);
+        packed.extend([ARRAY_16, 0, 0]);
+        Self { op, key: key.into_bytes(), offset_us, packed, count: 0 }.bytes(op.name().as_bytes())
     }
 
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.args.push(bytes.to_vec());
+        // As the strings of Lua, which are any bytes.
+        match u8::try_from(bytes.len()) {
+            Ok(short @ ..32) => self.packed.push(0xa0 | short),
+            Ok(len) => self.packed.extend([0xd9, len]),
+            Err(_) => {
+                self.packed.push(0xdb);
+                self.packed.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+            }
+        }
+        self.packed.extend_from_slice(bytes);
+        self.count += 1;
+        self.packed[1..HEAD_OF_ARRAY].copy_from_slice(&self.count.to_be_bytes());
         self
     }
 
     pub fn int(self, value: impl Into<i128>) -> Self {
-        let value: i128 = value.into();
-        self.bytes(value.to_string().as_bytes())
+        self.bytes(itoa::Buffer::new().format(value.into()).as_bytes())
     }
 
     pub fn id(self, id: uuid::Uuid) -> Self {
@@ -126,14 +194,4 @@ impl Call {
         let mut cmd = redis::cmd("HGET");
         cmd.arg(&self.key[..]).arg("e");
         cmd
-    }
-
-    fn cmd(&self, name: &str, script: &str) -> Cmd {
-        let mut cmd = redis::cmd(name);
-        cmd.arg(script).arg(1).arg(&self.key[..]);
-        for arg in &self.args {
-            cmd.arg(&arg[..]);
-        }
-        cmd
-    }
-}
+    }}

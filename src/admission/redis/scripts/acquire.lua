@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, pool version, lease, tenant, model, tokens, lease span,
+-- KEYS: a provider's meta. ARGV: its name, pool version, lease, tenant, model, tokens, lease span,
 -- misfits to step over, epoch expected, excluded keys. Gives back {0} load the pool; {1, key, second, version, use,
 -- last use, epoch} leased; {2, wait, limited, failing, full} no key, wait -1: none would come; {3} repeat, much had
 -- to be parked; {4} these are not the counters expected.

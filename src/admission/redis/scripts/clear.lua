@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, scope (p, k, m), key, model.
+-- KEYS: a provider's meta. ARGV: its name, scope (p, k, m), key, model.
 local prefix = string.sub(KEYS[1], 1, -2)
 if ARGV[2] == 'p' then return redis.call('HDEL', KEYS[1], 'c') end
 local field = ARGV[2] == 'm' and 'c' .. ARGV[4] or 'c'

@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, scope (p, k, m), key, model, reason, whether that is the
+-- KEYS: a provider's meta. ARGV: its name, scope (p, k, m), key, model, reason, whether that is the
 -- provider's limit (0/1), then the span for each number of failures in a row (-1: free). Gives back what is left of the deadline in force, or -1.
 local prefix = string.sub(KEYS[1], 1, -2)
 local hash = ARGV[2] == 'p' and KEYS[1] or prefix .. 'k' .. ARGV[3]

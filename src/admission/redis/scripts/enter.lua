@@ -1,4 +1,4 @@
--- KEYS: a tenant's windows. ARGV: offset, request, tokens, hold, funds ('' if not limited), lease
+-- KEYS: a tenant's windows. ARGV: its name, request, tokens, hold, funds ('' if not limited), lease
 -- span, hold span, epoch expected, then subject, rpm, tpm, concurrency of each. Gives back {1, second,
 -- epoch} in; {2, kind, place of the subject, wait} limited, kind 1 rpm, 2 tpm, 3 concurrency; {3} spent;
 -- {4} held; {5} these are not the counters expected.

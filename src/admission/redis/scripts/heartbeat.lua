@@ -1,4 +1,4 @@
--- KEYS: the roll of replicas. ARGV: offset, this replica, how long a heartbeat holds, how long it is fresh,
+-- KEYS: the roll of replicas. ARGV: its name, this replica, how long a heartbeat holds, how long it is fresh,
 -- what to do: k keep the place on it; s strike all off; b begin to tell; j join, if all since b is still
 -- here; l leave. Gives back whether this replica was on it, whether it is, how many are, and how many of
 -- these are fresh.

@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, keys. Gives back for each: requests, tokens, in flight, used
+-- KEYS: a provider's meta. ARGV: its name, keys. Gives back for each: requests, tokens, in flight, used
 -- since when (-1: never), then model, rest, reason of each cooldown in one list.
 local prefix = string.sub(KEYS[1], 1, -2)
 local m = redis.call('HMGET', KEYS[1], 't', 'a', 'c')

@@ -1,4 +1,4 @@
--- KEYS: a tenant's windows. ARGV: offset, subjects. Gives back the money held, then for each subject
+-- KEYS: a tenant's windows. ARGV: its name, subjects. Gives back the money held, then for each subject
 -- requests, tokens, in flight.
 local prefix = string.sub(KEYS[1], 1, -2)
 local m = redis.call('HMGET', KEYS[1], 't', 'a', 'h', 'n')

@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, version, last chunk (0/1), number of owners, owner and
+-- KEYS: a provider's meta. ARGV: its name, version, last chunk (0/1), number of owners, owner and
 -- count of each, place of the first key, then id, owner, rank, rpm, tpm, concurrency of each.
 local prefix = string.sub(KEYS[1], 1, -2)
 local version = ARGV[2]

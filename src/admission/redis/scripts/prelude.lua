@@ -1,5 +1,8 @@
--- Shared by every script. Times are microseconds; windows are flat lists of (second, requests,
--- tokens), oldest first; limits below zero mean none.
+-- The head of every script. A call names an owner's main key, what to add to the server's time, and some
+-- operations on the owner's keys, each packed as its name and arguments: its ARGV. What each gives back comes
+-- in one list. Times are microseconds; windows are flat lists of (second, requests, tokens), oldest first;
+-- limits below zero mean none.
+local OFFSET = tonumber(ARGV[1])
 local SPAN = 62
 local SECOND = 1000000
 -- A view is one sorted set. Ready keys score by priority and last use, below PARKED; parked ones by
@@ -20,7 +23,7 @@ end
 local function clock(latest, ahead)
   local t = redis.call('TIME')
   latest, ahead = tonumber(latest or 0), tonumber(ahead or 0)
-  local us = t[1] * SECOND + t[2] + tonumber(ARGV[1]) + ahead
+  local us = t[1] * SECOND + t[2] + OFFSET + ahead
   if us < latest then
     if us < latest - SECOND then
       ahead = ahead + latest - us

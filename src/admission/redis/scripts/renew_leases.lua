@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, lease span, then lease, key, second (below zero: not counted
+-- KEYS: a provider's meta. ARGV: its name, lease span, then lease, key, second (below zero: not counted
 -- here yet, see second_of), tokens of each. A lease that is not known (lost, lapsed, or granted while this server was
 -- away) is posted again, its window entry included. Gives back the epoch and the present second.
 local prefix = string.sub(KEYS[1], 1, -2)

@@ -1,4 +1,4 @@
--- KEYS: a tenant's windows. ARGV: offset, lease span, hold span, then request, second (below zero: not
+-- KEYS: a tenant's windows. ARGV: its name, lease span, hold span, then request, second (below zero: not
 -- counted here yet, see second_of), tokens, hold, subjects of each. A pass that is not known is posted again, its
 -- window entries included. Gives back the epoch.
 local prefix = string.sub(KEYS[1], 1, -2)

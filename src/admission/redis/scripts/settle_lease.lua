@@ -1,4 +1,4 @@
--- KEYS: a provider's meta. ARGV: offset, lease, key, model, second counted (-1: not counted here),
+-- KEYS: a provider's meta. ARGV: its name, lease, key, model, second counted (-1: not counted here),
 -- tokens reserved, tokens used, requests to take back, served (0/1), second to count it in if it is not
 -- known ('': none, else see second_of), and to undo also its use and the one before. Gives back whether it
 -- was live.

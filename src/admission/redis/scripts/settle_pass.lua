@@ -1,4 +1,4 @@
--- KEYS: a tenant's windows. ARGV: offset, request, tokens used (-1: keep the reservation), requests
+-- KEYS: a tenant's windows. ARGV: its name, request, tokens used (-1: keep the reservation), requests
 -- to take back, and if it is to be counted when it is not known: its second (see second_of), tokens,
 -- subjects. Gives back whether it was in.
 local prefix = string.sub(KEYS[1], 1, -2)

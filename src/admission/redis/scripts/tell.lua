@@ -1,4 +1,4 @@
--- KEYS: a tenant's windows or a provider's meta. ARGV: offset, this replica, number of what it tells, then
+-- KEYS: a tenant's windows or a provider's meta. ARGV: its name, this replica, number of what it tells, then
 -- name of each window (w and a subject, k and a key) and its seconds as one text: how long ago, requests,
 -- tokens of each. Adds what a replica has counted in a minute that was lost here, once for each number.
 -- Gives back the epoch.

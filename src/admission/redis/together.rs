@@ -1,0 +1,91 @@
+//! Operations of one moment on one owner's keys, in one call.
+//!
+//! A call costs this process some ten microseconds, its answer wakes a thread, and a script reads and
+//! writes an owner's keys however little it does. Under load the requests of one turn of a thread ask
+//! about the same few owners, so what is asked in one turn goes out together at its end.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    thread::{self, ThreadId},
+};
+
+use ::redis::Value;
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, task::yield_now};
+
+use super::{Away, Redis, scripts::Call};
+use crate::admission::local::Owner;
+
+/// Operations in one call: Redis does nothing else until the last of them is done.
+const AT_ONCE: usize = 32;
+
+/// Something asked, and where its answer goes.
+struct Asked {
+    call: Call,
+    answer: oneshot::Sender<Result<Value, Away>>,
+}
+
+/// What the threads are about to ask.
+#[derive(Default)]
+pub struct Together(Mutex<HashMap<(ThreadId, Owner), Vec<Asked>>>);
+
+impl std::fmt::Debug for Together {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Together").finish_non_exhaustive()
+    }
+}
+
+impl Together {
+    /// Adds to what is asked of an owner at the end of this turn; whether it is the first.
+    fn add(&self, by: (ThreadId, Owner), asked: Asked) -> bool {
+        let mut asking = self.0.lock();
+        let all = asking.entry(by).or_default();
+        all.push(asked);
+        all.len() == 1
+    }
+
+    fn take(&self, by: (ThreadId, Owner)) -> Vec<Asked> {
+        self.0.lock().remove(&by).unwrap_or_default()
+    }
+}
+
+impl Redis {
+    /// Makes a call together with the others of this turn of the thread, unless Redis is known to be away.
+    ///
+    /// # Cancellation
+    /// Dropped, the call is made all the same.
+    pub(super) async fn run_together(self: &Arc<Self>, owner: Owner, call: Call) -> Result<Value, Away> {
+        if self.breaker.open_since().is_some() {
+            return Err(Away);
+        }
+        let (answer, answered) = oneshot::channel();
+        let by = (thread::current().id(), owner);
+        if self.together.add(by, Asked { call, answer }) {
+            let redis = Arc::clone(self);
+            tokio::spawn(async move {
+                yield_now().await;
+                redis.ask_asked(by).await;
+            });
+        }
+        // No answer: the thread ends.
+        answered.await.unwrap_or(Err(Away))
+    }
+
+    async fn ask_asked(&self, by: (ThreadId, Owner)) {
+        let mut asked = self.together.take(by).into_iter();
+        loop {
+            let (calls, answers): (Vec<_>, Vec<_>) =
+                asked.by_ref().take(AT_ONCE).map(|Asked { call, answer }| (call, answer)).unzip();
+            if calls.is_empty() {
+                return;
+            }
+            let got = self.ask_all(&calls).await;
+            match self.understood(got) {
+                // Whoever does not wait any more has been dropped.
+                Ok(got) => answers.into_iter().zip(got).for_each(|(answer, got)| drop(answer.send(Ok(got)))),
+                Err(away) => answers.into_iter().for_each(|answer| drop(answer.send(Err(away)))),
+            }
+        }
+    }
+}
