@@ -33,6 +33,8 @@ pub(super) struct Insert {
     constants: &'static [(&'static str, &'static str)],
     /// What follows the rows.
     then: &'static str,
+    /// Whether the transaction is given up when the statement fails.
+    is_final: bool,
     texts: [Texts; 2],
 }
 
@@ -42,7 +44,7 @@ impl Insert {
     /// Rows with these columns, each of them a parameter.
     pub(super) const fn into(table: &'static str, columns: &'static [&'static str]) -> Self {
         let texts = [const { [const { OnceLock::new() }; SIZES.len()] }; 2];
-        Self { table, columns, constants: &[], then: "", texts }
+        Self { table, columns, constants: &[], then: "", is_final: false, texts }
     }
 
     /// And these columns, which every row has alike: no parameter is cheaper than any.
@@ -57,18 +59,30 @@ impl Insert {
         self
     }
 
+    /// And the transaction is given up when this fails: then SQLite need not keep what it would take to
+    /// undo the statement alone.
+    pub(super) const fn or_give_up(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
     /// The statement for so many rows on the database that `open` is open on. Its parameters are
     /// the rows one after another, each in the order of the columns.
     pub(super) fn text(&'static self, open: &Open, size: Size) -> &'static str {
-        let (texts, placeholder): (&Texts, fn(usize) -> String) = match open {
-            Open::Postgres(_) => (&self.texts[0], |n| format!("${n}")),
-            // By number, each would be looked up in a list of them all whenever the statement runs.
-            Open::Sqlite(_) => (&self.texts[1], |_| "?".to_owned()),
-        };
-        texts[size.0].get_or_init(|| self.write(SIZES[size.0], placeholder))
+        let rows = SIZES[size.0];
+        match open {
+            Open::Postgres(_) => {
+                self.texts[0][size.0].get_or_init(|| self.write("insert", rows, |n| format!("${n}")))
+            }
+            Open::Sqlite(_) => self.texts[1][size.0].get_or_init(|| {
+                let insert = if self.is_final { "insert or fail" } else { "insert" };
+                // By number, each would be looked up in a list of them all whenever the statement runs.
+                self.write(insert, rows, |_| "?".to_owned())
+            }),
+        }
     }
 
-    fn write(&self, rows: usize, placeholder: fn(usize) -> String) -> String {
+    fn write(&self, insert: &str, rows: usize, placeholder: fn(usize) -> String) -> String {
         let Self { table, columns, constants, then, .. } = self;
         let row = |row: usize| {
             let bound = (1..=columns.len()).map(|n| placeholder(row * columns.len() + n));
@@ -79,7 +93,7 @@ impl Insert {
         let rows: Vec<String> = (0..rows).map(row).collect();
         let columns: Vec<&str> =
             columns.iter().copied().chain(constants.iter().map(|(name, _)| *name)).collect();
-        format!("insert into {table} ({}) values {} {then}", columns.join(", "), rows.join(","))
+        format!("{insert} into {table} ({}) values {} {then}", columns.join(", "), rows.join(","))
     }
 }
 
@@ -92,7 +106,7 @@ mod tests {
         static INSERT: Insert =
             Insert::into("t", &["a", "b"]).with(&[("c", "'x'")]).then("on conflict do nothing");
         assert_eq!(
-            INSERT.write(2, |n| format!("${n}")),
+            INSERT.write("insert", 2, |n| format!("${n}")),
             "insert into t (a, b, c) values ($1,$2,'x'),($3,$4,'x') on conflict do nothing"
         );
     }

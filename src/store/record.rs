@@ -57,7 +57,7 @@ const EVENT_COLUMNS: &[&str] = &[
     "attempt_status",
     "attempt_class",
 ];
-static NEW_EVENTS: Insert = Insert::into("usage_events", EVENT_COLUMNS);
+static NEW_EVENTS: Insert = Insert::into("usage_events", EVENT_COLUMNS).or_give_up();
 static EVENTS: Insert =
     Insert::into("usage_events", EVENT_COLUMNS).then("on conflict (id) do nothing returning id");
 
@@ -81,7 +81,8 @@ static ATTEMPTS: Insert = Insert::into(
 
 const CHARGE_COLUMNS: &[&str] = &["id", "tenant_id", "amount_nanos", "event_id", "created_at"];
 const CHARGE_CONSTANTS: &[(&str, &str)] = &[("kind", "'charge'"), ("note", "''"), ("actor", "'system'")];
-static NEW_CHARGES: Insert = Insert::into("ledger_entries", CHARGE_COLUMNS).with(CHARGE_CONSTANTS);
+static NEW_CHARGES: Insert =
+    Insert::into("ledger_entries", CHARGE_COLUMNS).with(CHARGE_CONSTANTS).or_give_up();
 static CHARGES: Insert = Insert::into("ledger_entries", CHARGE_COLUMNS)
     .with(CHARGE_CONSTANTS)
     .then("on conflict (id) do nothing returning tenant_id, amount_nanos");

@@ -67,7 +67,10 @@ impl Redis {
     }
 
     /// Leases a key; with it, when it was asked for.
-    pub(super) async fn grant(self: &Arc<Self>, acquire: &Acquire) -> Result<Result<(Granted, Timestamp), NoKey>, Away> {
+    pub(super) async fn grant(
+        self: &Arc<Self>,
+        acquire: &Acquire,
+    ) -> Result<Result<(Granted, Timestamp), NoKey>, Away> {
         let mut acquire = Cow::Borrowed(acquire);
         let provider = acquire.pool.provider;
         let owner = Owner::Provider(provider);

@@ -109,7 +109,7 @@ pub fn acquire(call: Call, acquire: &Acquire, expected: i64) -> Call {
 }
 
 pub fn acquired(value: &Value) -> RedisResult<Acquired> {
-    let list: Vec<Value> = from_redis_value_ref(value)?;
+    let Value::Array(list) = value else { return Err(odd()) };
     let number = |at: usize| -> RedisResult<i64> { Ok(from_redis_value_ref(list.get(at).ok_or_else(odd)?)?) };
     Ok(match number(0)? {
         0 => Acquired::Load,

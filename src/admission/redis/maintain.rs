@@ -8,8 +8,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Redis,
-    calls,
+    Redis, calls,
     connect::timed_out,
     queue::Work,
     roll::{Called, Calling, REBUILT_WITHIN},
@@ -261,8 +260,7 @@ impl Redis {
             for leases in leases.chunks(RENEW_AT_ONCE) {
                 let second = self.own.second();
                 let call = calls::renew_leases(call.clone(), leases, second);
-                let (epoch, of_server) =
-                    from_redis_value_ref(&self.ask(&call).await?)?;
+                let (epoch, of_server) = from_redis_value_ref(&self.ask(&call).await?)?;
                 let seconds =
                     leases.iter().map(|(id, lease)| (*id, calls::second_of(lease, second, of_server)));
                 self.own.mark_shared(provider, seconds);

@@ -6,6 +6,7 @@
 //! | `connect` | one connection for each thread, on one server, Sentinel or Cluster |
 //! | `scripts`, `scripts/*.lua` | the operations, in one script for each kind of owner |
 //! | `calls` | what each operation sends, and what the answers mean |
+//! | `answer` | how answers come |
 //! | `together` | operations of one moment on one owner's keys, in one call |
 //! | `ask` | what a request asks |
 //! | `breaker` | whether Redis is worth asking |
@@ -16,6 +17,7 @@
 //! Beside Redis stands a [`Local`] that counts what this replica does: its leases are what is
 //! renewed, and it decides alone, within this replica's share of every limit, while Redis is away.
 
+mod answer;
 mod ask;
 mod breaker;
 mod calls;
@@ -41,6 +43,7 @@ use tokio::{runtime::Handle, task::yield_now, time::timeout};
 
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
+    answer::answers,
     breaker::Breaker,
     calls::{Granted, LeaseEnd},
     connect::{Connections, timed_out},
@@ -267,10 +270,9 @@ impl Redis {
     /// Makes calls on one owner's keys in one go, whatever the breaker says; one answer each.
     async fn ask_all(&self, calls: &[Call]) -> RedisResult<Vec<Value>> {
         let asked = Instant::now();
-        let answers = self.send(calls).await.and_then(|answers| match answers {
-            Value::Array(answers) if answers.len() == calls.len() => Ok(answers),
-            _ => Err(calls::odd()),
-        });
+        let answers = self.send(calls).await.and_then(|answer| answers(&answer));
+        let answers =
+            answers.and_then(|all| if all.len() == calls.len() { Ok(all) } else { Err(calls::odd()) });
         if let Some(metrics) = &self.metrics {
             let took = asked.elapsed();
             for call in calls {
@@ -284,7 +286,7 @@ impl Redis {
     }
 
     async fn send(&self, calls: &[Call]) -> RedisResult<Value> {
-        let Some(first) = calls.first() else { return Ok(Value::Array(Vec::new())) };
+        let first = calls.first().ok_or_else(calls::odd)?;
         let script = self.scripts.of(first);
         let mut connection = self.connections.get().await?;
         let answer = async {

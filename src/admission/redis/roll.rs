@@ -140,8 +140,7 @@ impl Redis {
             .int(us(HEARTBEAT_FOR))
             .int(us(FRESH_FOR.min(fresh_for)))
             .bytes(what);
-        let (was_on, is_on, live, fresh) =
-            from_redis_value_ref(&self.ask(&call).await?)?;
+        let (was_on, is_on, live, fresh) = from_redis_value_ref(&self.ask(&call).await?)?;
         Ok(Called { was_on, is_on, live, fresh })
     }
 

@@ -5,6 +5,7 @@
 //! of both releases keep apart during a rolling update.
 
 use ::redis::{Cmd, Script as Lua};
+use uuid::Uuid;
 
 use crate::{
     domain::ids::{ProviderId, TenantId},
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// Version of what the keys hold.
-const LAYOUT: u32 = 1;
+const LAYOUT: &str = "1";
 
 const HEAD: &str = include_str!("scripts/prelude.lua");
 const FOOT: &str = include_str!("scripts/foot.lua");
@@ -70,7 +71,7 @@ scripts! {
         InspectTenant = "inspect_tenant", Inspect;
         TellTenant = "tell", Renew;
     }
-    provider, Provider: ["reconsider", "told"] {
+    provider, Provider: ["views", "reconsider", "told"] {
         Acquire = "acquire", Acquire;
         Load = "load", Acquire;
         SettleLease = "settle_lease", Settle;
@@ -139,6 +140,12 @@ pub struct Call {
     count: u16,
 }
 
+/// The main key of an owner: what is in braces chooses the slot.
+fn key_of(kind: &str, owner: Uuid, what: &str) -> String {
+    let mut hex = Uuid::encode_buffer();
+    [kind, owner.as_simple().encode_lower(&mut hex), "}", LAYOUT, what].concat()
+}
+
 /// An array of up to 2^16 elements begins with this byte and their number.
 const ARRAY_16: u8 = 0xdc;
 const HEAD_OF_ARRAY: usize = 3;
@@ -146,17 +153,17 @@ const HEAD_OF_ARRAY: usize = 3;
 impl Call {
     /// On a provider's keys.
     pub fn on_provider(op: Op, provider: ProviderId, offset_us: i64) -> Self {
-        Self::on(op, format!("{{p:{}}}{LAYOUT}:m", provider.uuid().as_simple()), offset_us)
+        Self::on(op, key_of("{p:", provider.uuid(), ":m"), offset_us)
     }
 
     /// On a tenant's keys.
     pub fn on_tenant(op: Op, tenant: TenantId, offset_us: i64) -> Self {
-        Self::on(op, format!("{{t:{}}}{LAYOUT}:w", tenant.uuid().as_simple()), offset_us)
+        Self::on(op, key_of("{t:", tenant.uuid(), ":w"), offset_us)
     }
 
     /// On the roll of replicas.
     pub fn on_replicas(op: Op, offset_us: i64) -> Self {
-        Self::on(op, format!("{{replicas}}{LAYOUT}:r"), offset_us)
+        Self::on(op, ["{replicas}", LAYOUT, ":r"].concat(), offset_us)
     }
 
     fn on(op: Op, key: String, offset_us: i64) -> Self {
@@ -182,10 +189,15 @@ impl Call {
     }
 
     pub fn int(self, value: impl Into<i128>) -> Self {
-        self.bytes(itoa::Buffer::new().format(value.into()).as_bytes())
+        let value = value.into();
+        let mut digits = itoa::Buffer::new();
+        self.bytes(match i64::try_from(value) {
+            Ok(value) => digits.format(value).as_bytes(),
+            Err(_) => digits.format(value).as_bytes(),
+        })
     }
 
-    pub fn id(self, id: uuid::Uuid) -> Self {
+    pub fn id(self, id: Uuid) -> Self {
         self.bytes(id.as_bytes())
     }
 
@@ -194,4 +206,5 @@ impl Call {
         let mut cmd = redis::cmd("HGET");
         cmd.arg(&self.key[..]).arg("e");
         cmd
-    }}
+    }
+}

@@ -5,5 +5,6 @@ mod loss;
 mod outage;
 mod property;
 mod suite;
+mod together;
 mod topology;
 mod world;

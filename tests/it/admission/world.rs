@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    pub async fn settle(&self, lease: Lease, how: Settle) {
+    pub fn end_lease(&self, lease: Lease, how: Settle) {
         self.admission.settle_lease(SettleLease {
             lease,
             model: how.model,
@@ -149,10 +149,19 @@ impl World {
             used: how.used,
             served: how.served,
         });
+    }
+
+    pub async fn settle(&self, lease: Lease, how: Settle) {
+        self.end_lease(lease, how);
         self.told().await;
     }
 
     pub async fn leave(&self, enter: &Enter, used: Option<u64>) {
+        self.end(enter, used);
+        self.told().await;
+    }
+
+    pub fn end(&self, enter: &Enter, used: Option<u64>) {
         self.admission.settle_pass(SettlePass {
             request: enter.request,
             tenant: enter.tenant,
@@ -160,7 +169,6 @@ impl World {
             reserved: enter.tokens,
             used,
         });
-        self.told().await;
     }
 
     pub async fn cool(&self, pool: &Pool, scope: CoolScope, span: CoolFor) -> Option<Timestamp> {

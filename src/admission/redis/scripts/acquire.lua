@@ -4,7 +4,7 @@
 -- to be parked; {4} these are not the counters expected.
 local prefix = string.sub(KEYS[1], 1, -2)
 local tenant, model, tokens = ARGV[4], ARGV[5], tonumber(ARGV[6])
-local m = redis.call('HMGET', KEYS[1], 'v', 's', 't', 'a', 'c', 'e', 'g', 'g' .. tenant)
+local m = read(KEYS[1], { 'v', 's', 't', 'a', 'c', 'e', 'g', 'g' .. tenant })
 if missing(m[6], ARGV[9]) then return { 4 } end
 local version = m[1]
 if not version or tonumber(version) < tonumber(ARGV[2]) then return { 0 } end
@@ -15,7 +15,7 @@ local second = math.floor(now / SECOND)
 local epoch = m[6]
 if not epoch then
   epoch = int(now)
-  redis.call('HSET', KEYS[1], 'e', epoch)
+  write(KEYS[1], 'e', epoch)
 end
 local visible = tonumber(counts[1] or 0) + tonumber(counts[2] or 0)
 local provider_out, provider_band = in_force(m[5], now)
@@ -32,14 +32,13 @@ local lost = false
 local function key_of(id)
   local key = keys[id]
   if not key then
-    local k = redis.call('HMGET', prefix .. 'k' .. id, 'r', 'q', 'rpm', 'tpm', 'con', 'c', 'w', 'c' .. model, 'wt')
+    local k = read(prefix .. 'k' .. id, { 'r', 'q', 'rpm', 'tpm', 'con', 'c', 'c' .. model, 'wt' })
     if not k[1] then
       lost = true
       return nil
     end
     key = { score = tonumber(k[1]) * RANK + tonumber(k[2]), rank = tonumber(k[1]), rpm = tonumber(k[3]),
-      tpm = tonumber(k[4]), con = tonumber(k[5]), out = k[6] or nil, window = k[7] or nil, out_model = k[8] or nil,
-      waiting = k[9] or '' }
+      tpm = tonumber(k[4]), con = tonumber(k[5]), out = k[6] or nil, out_model = k[7] or nil, waiting = k[8] or '' }
     keys[id] = key
   end
   return key
@@ -49,14 +48,19 @@ local views = {}
 for i, owner in ipairs({ '', tenant }) do
   if counts[i] then
     local name = prefix .. 'r' .. version .. ':' .. owner .. model
-    local parked = redis.call('ZRANGEBYSCORE', name, PARKED, '+inf', 'LIMIT', 0, 1)
+    -- A call has but one moment: what is parked in it comes back after it.
+    local parked = not looked_at[name] and redis.call('ZRANGEBYSCORE', name, PARKED, '+inf', 'LIMIT', 0, 1) or {}
+    looked_at[name] = true
     for _, band in ipairs(parked[1] and { FAILING, LIMITED, FULL, BUSY } or {}) do
       local due = redis.call('ZRANGEBYSCORE', name, band, band + now_ms, 'LIMIT', 0, 256)
       for _, id in ipairs(due) do
         local key = key_of(id)
         if key then redis.call('ZADD', name, key.score, id) end
       end
-      if #due == 256 then return { 3 } end
+      if #due == 256 then
+        looked_at[name] = nil
+        return { 3 }
+      end
     end
     views[#views + 1] = { name = name, owner = owner, batch = {}, at = 1, from = 0, size = 1, seen = {} }
   end
@@ -122,7 +126,7 @@ local function standing(id, key)
       return BUSY, tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) * 1000
     end
   end
-  key.w = window(key.window, second)
+  key.w = window_in(prefix .. 'k' .. id, 'w', second)
   local back = room_for_request(key.w, key.rpm, now)
   if back then return FULL, back end
   if key.tpm > 0 then
@@ -138,7 +142,7 @@ local function park(view, id, key, band, back)
   redis.call('ZADD', view.name, band + math.ceil(back / 1000), id)
   if band >= FULL and not string.find(key.waiting, model, 1, true) then
     key.waiting = key.waiting .. model
-    redis.call('HSET', prefix .. 'k' .. id, 'wt', key.waiting)
+    write(prefix .. 'k' .. id, 'wt', key.waiting)
   end
 end
 
@@ -151,7 +155,7 @@ while not chosen do
     if i and (not key or k.score < key.score) then view, id, key = v, i, k end
   end
   if lost then
-    redis.call('HDEL', KEYS[1], 'v')
+    remove(KEYS[1], 'v')
     return { 0 }
   end
   if not id then break end
@@ -212,18 +216,17 @@ if not chosen then
 end
 
 local used = math.max(tonumber(m[2] or 0), RANK / 1048576) + 1
-local w = chosen_key.w or window(chosen_key.window, second)
-add(w, second, second, 1, tokens)
 local leases, hash = prefix .. 'l' .. chosen, prefix .. 'k' .. chosen
-redis.call('HSET', hash, 'q', int(used), 'w', cmsgpack.pack(w.list), 'u', int(now))
-redis.call('PEXPIRE', hash, DAY_MS)
+add(chosen_key.w, second, second, 1, tokens)
+write(hash, 'q', int(used))
+write(hash, 'u', int(now))
+expire(hash, DAY_MS)
 redis.call('ZADD', leases, now_ms + math.floor(tonumber(ARGV[7]) / 1000), ARGV[3])
-redis.call('PEXPIRE', leases, VIEW_MS)
+expire(leases, VIEW_MS)
 redis.call('ZADD', chosen_view.name, chosen_key.rank * RANK + used, chosen)
-redis.call('HSET', KEYS[1], 's', int(used), 't', int(now), 'a', int(ahead))
--- Not with every use: each command costs a microsecond, and both live far longer than 16 uses apart.
-if used % 16 == 0 or not m[6] or chosen_view.opened then
-  redis.call('PEXPIRE', chosen_view.name, VIEW_MS)
-  redis.call('PEXPIRE', KEYS[1], DAY_MS)
-end
+write(KEYS[1], 's', int(used))
+write(KEYS[1], 't', int(now))
+write(KEYS[1], 'a', int(ahead))
+expire(chosen_view.name, VIEW_MS)
+expire(KEYS[1], DAY_MS)
 return { 1, chosen, second, version, used, chosen_key.score - chosen_key.rank * RANK, tonumber(epoch) }

@@ -5,7 +5,7 @@
 local prefix = string.sub(KEYS[1], 1, -2)
 local fields = { 't', 'a', 'h', 'n', 'e' }
 for i = 9, #ARGV, 4 do fields[#fields + 1] = 'w' .. ARGV[i] end
-local m = redis.call('HMGET', KEYS[1], unpack(fields))
+local m = read(KEYS[1], fields)
 if missing(m[5], ARGV[8]) then return { 5 } end
 local now, ahead = clock(m[1], m[2])
 local now_ms, second = math.floor(now / 1000), math.floor(now / SECOND)
@@ -21,7 +21,7 @@ for i = 9, #ARGV, 4 do
   if verdict then break end
   local place = (i - 9) / 4
   local subject, rpm, tpm, con = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local w = window(m[6 + place] or nil, second)
+  local w = window_in(KEYS[1], 'w' .. subject, second)
   windows[#windows + 1] = w
   subjects = subjects .. subject
   local back = room_for_request(w, rpm, now)
@@ -38,25 +38,24 @@ for i = 9, #ARGV, 4 do
   end
 end
 local epoch = m[5] or int(now)
-local changed = { 't', int(now), 'a', int(ahead), 'e', epoch }
 if not verdict then
   local slot_ms = now_ms + math.floor(tonumber(ARGV[6]) / 1000)
   for place, w in ipairs(windows) do
-    local subject = ARGV[5 + 4 * place]
+    local slots = prefix .. 'i' .. ARGV[5 + 4 * place]
     add(w, second, second, 1, tokens)
-    changed[#changed + 1] = 'w' .. subject
-    changed[#changed + 1] = cmsgpack.pack(w.list)
-    redis.call('ZADD', prefix .. 'i' .. subject, slot_ms, ARGV[2])
-    redis.call('PEXPIRE', prefix .. 'i' .. subject, TENANT_MS)
+    redis.call('ZADD', slots, slot_ms, ARGV[2])
+    expire(slots, TENANT_MS)
   end
   redis.call('HSET', prefix .. 'p', ARGV[2], cmsgpack.pack({ second, tokens, hold, subjects }))
-  redis.call('PEXPIRE', prefix .. 'p', TENANT_MS)
   redis.call('ZADD', prefix .. 'x', hold > 0 and now_ms + math.floor(tonumber(ARGV[7]) / 1000) or slot_ms, ARGV[2])
-  redis.call('PEXPIRE', prefix .. 'x', TENANT_MS)
+  expire(prefix .. 'p', TENANT_MS)
+  expire(prefix .. 'x', TENANT_MS)
   if hold > 0 then held, open = held + hold, open + 1 end
 end
-changed[#changed + 1], changed[#changed + 2] = 'h', int(held)
-changed[#changed + 1], changed[#changed + 2] = 'n', int(open)
-redis.call('HSET', KEYS[1], unpack(changed))
-redis.call('PEXPIRE', KEYS[1], TENANT_MS)
+write(KEYS[1], 't', int(now))
+write(KEYS[1], 'a', int(ahead))
+write(KEYS[1], 'e', epoch)
+write(KEYS[1], 'h', int(held))
+write(KEYS[1], 'n', int(open))
+expire(KEYS[1], TENANT_MS)
 return verdict or { 1, second, tonumber(epoch) }

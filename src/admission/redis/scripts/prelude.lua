@@ -1,8 +1,8 @@
 -- The head of every script. A call names an owner's main key, what to add to the server's time, and some
 -- operations on the owner's keys, each packed as its name and arguments: its ARGV. What each gives back comes
--- in one list. Times are microseconds; windows are flat lists of (second, requests, tokens), oldest first;
+-- in one packed list. Times are microseconds; windows are flat lists of (second, requests, tokens), oldest first;
 -- limits below zero mean none.
-local OFFSET = tonumber(ARGV[1])
+local TIME, OFFSET = redis.call('TIME'), tonumber(ARGV[1])
 local SPAN = 62
 local SECOND = 1000000
 -- A view is one sorted set. Ready keys score by priority and last use, below PARKED; parked ones by
@@ -19,15 +19,59 @@ local function int(x)
   return string.format('%.0f', x)
 end
 
+-- What a call reads and changes of its hashes: read once and written once, by the foot, however many
+-- operations there are. Values are strings as Redis gives them, false where there is none. An operation that
+-- goes around this is the only one of its call.
+local hashes, expiries = {}, {}
+
+local function hash_of(name)
+  local hash = hashes[name]
+  if not hash then
+    hash = { values = {}, changed = {}, windows = {} }
+    hashes[name] = hash
+  end
+  return hash
+end
+
+local function read(name, fields)
+  local values, unknown = hash_of(name).values, {}
+  for _, field in ipairs(fields) do
+    if values[field] == nil then unknown[#unknown + 1] = field end
+  end
+  if unknown[1] then
+    local got = redis.call('HMGET', name, unpack(unknown))
+    for i, field in ipairs(unknown) do values[field] = got[i] end
+  end
+  local list = {}
+  for i, field in ipairs(fields) do list[i] = values[field] end
+  return list
+end
+
+local function write(name, field, value)
+  local hash = hash_of(name)
+  hash.values[field], hash.changed[field] = value, true
+end
+
+local function remove(name, field)
+  local hash = hash_of(name)
+  hash.values[field], hash.changed[field] = false, nil
+  redis.call('HDEL', name, field)
+end
+
+-- A key lives so long from now on.
+local function expire(name, ms)
+  expiries[name] = ms
+end
+
 -- Time that never goes back: a step back is waited out below a second, else made up for.
 local function clock(latest, ahead)
-  local t = redis.call('TIME')
   latest, ahead = tonumber(latest or 0), tonumber(ahead or 0)
-  local us = t[1] * SECOND + t[2] + OFFSET + ahead
+  local us = TIME[1] * SECOND + TIME[2] + OFFSET + ahead
   if us < latest then
     if us < latest - SECOND then
       ahead = ahead + latest - us
-      redis.call('HSET', KEYS[1], 't', int(latest), 'a', int(ahead))
+      write(KEYS[1], 't', int(latest))
+      write(KEYS[1], 'a', int(ahead))
     end
     us = latest
   end
@@ -50,21 +94,29 @@ local function window(packed, second)
   return { list = kept, requests = requests, tokens = tokens }
 end
 
+-- The window in a field; `add` to it and it is written.
+local function window_in(name, field, second)
+  local windows = hash_of(name).windows
+  if not windows[field] then windows[field] = window(read(name, { field })[1], second) end
+  return windows[field]
+end
+
 -- Adds, or with negative numbers takes back, in the bucket of a second.
 local function add(w, second, now_second, requests, tokens)
   if second <= now_second - SPAN or second > now_second then return end
   local list = w.list
   local i = #list - 2
   while i >= 1 and list[i] > second do i = i - 3 end
-  if i >= 1 and list[i] == second then
-    list[i + 1] = math.max(0, list[i + 1] + requests)
-    list[i + 2] = math.max(0, list[i + 2] + tokens)
-  elseif requests > 0 or tokens > 0 then
+  if i < 1 or list[i] ~= second then
+    if requests <= 0 and tokens <= 0 then return end
     i = i + 3
-    table.insert(list, i, math.max(0, tokens))
-    table.insert(list, i, math.max(0, requests))
+    table.insert(list, i, 0)
+    table.insert(list, i, 0)
     table.insert(list, i, second)
   end
+  requests, tokens = math.max(requests, -list[i + 1]), math.max(tokens, -list[i + 2])
+  list[i + 1], list[i + 2] = list[i + 1] + requests, list[i + 2] + tokens
+  w.requests, w.tokens, w.changed = w.requests + requests, w.tokens + tokens, true
 end
 
 -- Whether these are not the counters that a call must find: those of an epoch, of any epoch (0), or of

@@ -1,6 +1,6 @@
 -- Part of a script: gives a parked key another look in the views of some models.
 local function reconsider(prefix, version, id, models)
-  local k = redis.call('HMGET', prefix .. 'k' .. id, 'r', 'q', 'o')
+  local k = read(prefix .. 'k' .. id, { 'r', 'q', 'o' })
   if not version or not k[1] then return end
   local score = tonumber(k[1]) * RANK + tonumber(k[2])
   for _, model in ipairs(models) do
