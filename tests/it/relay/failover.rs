@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollway::domain::{event::Outcome, failure::FailureClass};
+use tollway::domain::{event::Outcome, failure::FailureClass, provider::Provider};
 
 use super::events::event_of;
 use crate::harness::{
-    scene::MODEL,
+    scene::{MODEL, Ordinary, Scene},
     server::Setup,
     upstream::{Script, Upstream, Usage, bearer, chat_json, chat_stream, error},
 };
@@ -16,13 +16,28 @@ fn ask(stream: bool) -> Value {
     json!({"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
+const SECOND_KEY: &str = "sk-second-key-0815";
+
+/// Another key of the house's provider, behind the first.
+async fn add_second_key(scene: &Scene, house: &Ordinary) {
+    scene.key(&house.provider, "second", SECOND_KEY, |key| key.priority = 200).await;
+}
+
+/// Another provider with one key, to which the house's model goes next.
+async fn add_spare(scene: &Scene, house: &Ordinary, upstream: &Upstream) -> Provider {
+    let spare = scene.provider("spare", &upstream.base_url(), |_| ()).await;
+    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
+    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    spare
+}
+
 #[tokio::test]
 async fn a_limited_key_makes_room_for_the_next_and_stays_out() {
     let upstream = Upstream::start();
     let setup = Setup::alone();
     let scene = setup.scene().await;
     let house = scene.ordinary(&upstream.base_url()).await;
-    scene.key(&house.provider, "second", "sk-second-key-0815", |key| key.priority = 200).await;
+    add_second_key(&scene, &house).await;
     let server = setup.boot().await;
     let caller = server.caller(&house.a.token);
     let limited = Script::status(429).header("retry-after", "60").json(
@@ -48,9 +63,7 @@ async fn a_broken_provider_is_followed_by_the_next_route() {
     let setup = Setup::alone();
     let scene = setup.scene().await;
     let house = scene.ordinary(&broken.base_url()).await;
-    let spare = scene.provider("spare", &healthy.base_url(), |_| ()).await;
-    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
-    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    let spare = add_spare(&scene, &house, &healthy).await;
     let server = setup.boot().await;
 
     let answer = server.caller(&house.a.token).chat(&ask(false)).await.expect_status(200);
@@ -68,9 +81,7 @@ async fn a_stream_fails_over_until_its_first_content_and_never_after() {
     let scene = setup.scene().await;
     let house = scene.ordinary(&upstream.base_url()).await;
     let spare_upstream = Upstream::start();
-    let spare = scene.provider("spare", &spare_upstream.base_url(), |_| ()).await;
-    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
-    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    add_spare(&scene, &house, &spare_upstream).await;
     let server = setup.boot().await;
     let caller = server.caller(&house.a.token);
 
@@ -105,7 +116,7 @@ async fn a_clients_fault_is_returned_as_it_is_and_touches_no_key() {
     let setup = Setup::alone();
     let scene = setup.scene().await;
     let house = scene.ordinary(&upstream.base_url()).await;
-    scene.key(&house.provider, "second", "sk-second-key-0815", |_| ()).await;
+    add_second_key(&scene, &house).await;
     let server = setup.boot().await;
     let caller = server.caller(&house.a.token);
     upstream.then(error(400, "context_length_exceeded", "maximum context length is 8192 tokens"));
@@ -149,12 +160,12 @@ async fn while_keys_cool_after_failures_the_answer_is_503() {
     let setup = Setup::alone();
     let scene = setup.scene().await;
     let house = scene.ordinary(&upstream.base_url()).await;
-    scene.key(&house.provider, "second", "sk-second-key-0815", |key| key.priority = 200).await;
+    add_second_key(&scene, &house).await;
     let server = setup.boot().await;
     let caller = server.caller(&house.a.token);
     let limited = error(429, "rate_limit_exceeded", "slow down");
     upstream.when(bearer(crate::harness::scene::UPSTREAM_KEY), limited);
-    upstream.when(bearer("sk-second-key-0815"), error(401, "invalid_api_key", "no such key"));
+    upstream.when(bearer(SECOND_KEY), error(401, "invalid_api_key", "no such key"));
 
     for why in
         ["house: rate_limited, house: refused_credential", "house: its keys are cooling after failures"]
@@ -219,9 +230,7 @@ async fn a_truncated_plain_answer_is_tried_elsewhere() {
     let scene = setup.scene().await;
     let house = scene.ordinary(&upstream.base_url()).await;
     let spare_upstream = Upstream::start();
-    let spare = scene.provider("spare", &spare_upstream.base_url(), |_| ()).await;
-    scene.key(&spare, "only", "sk-spare-key-4242", |_| ()).await;
-    scene.route(&house.model, &spare, |route| route.priority = house.route.priority + 1).await;
+    add_spare(&scene, &house, &spare_upstream).await;
     let server = setup.boot().await;
     upstream.then(Script::status(200).length(500).body("{\"id\":\"x\",\"model\":\"m\",").close());
     spare_upstream.then(chat_json("served by the spare", Usage::new(1, 1)));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sqlx::{Connection, PgConnection};
 use tollway::{
     domain::secret::Secret,
     store::{DatabaseUrl, Page, Store, StoreConfig, StoreError},
@@ -125,6 +126,29 @@ async fn a_frozen_postgres_is_unavailable_and_loses_no_connection() {
     for (n, found) in reads.into_iter().enumerate() {
         assert_eq!(found.unwrap().as_ref(), Some(if n % 2 == 0 { &p } else { &q }));
     }
+}
+
+/// The statement that runs out of time is the last of three: what the others wrote goes with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_stalls_halfway_leaves_nothing_and_is_made_again() {
+    let server = start_postgres();
+    let store = Store::connect(&StoreConfig { max_connections: 1, ..impatient(&server.url) }).await.unwrap();
+    store.migrate().await.unwrap();
+    let tenant = fixtures::tenant("t");
+    let events: Vec<_> = (1..=3).map(|charge| fixtures::event(tenant.id, charge)).collect();
+    let mut other = PgConnection::connect(&server.url).await.unwrap();
+    sqlx::query("begin").execute(&mut other).await.unwrap();
+    sqlx::query("lock table balances in exclusive mode").execute(&mut other).await.unwrap();
+
+    assert!(store.record_events(&events).await.unwrap_err().is_unavailable());
+    assert!(store.reconcile(&[]).await.unwrap().tenants.is_empty(), "nothing of it is left");
+    assert!(store.record_events(&events).await.unwrap_err().is_unavailable(), "nor is a connection");
+
+    sqlx::query("commit").execute(&mut other).await.unwrap();
+    assert_eq!(store.record_events(&events).await.unwrap().new.len(), 3);
+    let report = store.reconcile(&[]).await.unwrap();
+    assert!(report.is_balanced());
+    assert_eq!(report.tenants[&tenant.id].events, 3);
 }
 
 #[tokio::test]

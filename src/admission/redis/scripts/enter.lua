@@ -43,11 +43,12 @@ if not verdict then
   for place, w in ipairs(windows) do
     local slots = prefix .. 'i' .. ARGV[5 + 4 * place]
     add(w, second, second, 1, tokens)
-    redis.call('ZADD', slots, slot_ms, ARGV[2])
+    redis.call('ZADD', slots, int(slot_ms), ARGV[2])
     expire(slots, TENANT_MS)
   end
   redis.call('HSET', prefix .. 'p', ARGV[2], cmsgpack.pack({ second, tokens, hold, subjects }))
-  redis.call('ZADD', prefix .. 'x', hold > 0 and now_ms + math.floor(tonumber(ARGV[7]) / 1000) or slot_ms, ARGV[2])
+  local lapses_ms = hold > 0 and now_ms + math.floor(tonumber(ARGV[7]) / 1000) or slot_ms
+  redis.call('ZADD', prefix .. 'x', int(lapses_ms), ARGV[2])
   expire(prefix .. 'p', TENANT_MS)
   expire(prefix .. 'x', TENANT_MS)
   if hold > 0 then held, open = held + hold, open + 1 end

@@ -17,7 +17,7 @@ local function lapse(prefix, held, open, now_ms)
   -- A call has but one moment.
   if has_lapsed then return held, open end
   has_lapsed = true
-  local gone = redis.call('ZRANGEBYSCORE', prefix .. 'x', 0, now_ms, 'LIMIT', 0, 64)
+  local gone = redis.call('ZRANGEBYSCORE', prefix .. 'x', 0, int(now_ms), 'LIMIT', 0, 64)
   for _, request in ipairs(gone) do
     local packed = redis.call('HGET', prefix .. 'p', request)
     held, open = forget(prefix, held, open, request, packed)

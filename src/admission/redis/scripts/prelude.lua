@@ -15,8 +15,16 @@ local FAILING, LIMITED, FULL, BUSY = PARKED, PARKED + BAND, PARKED + 2 * BAND, P
 local DAY_MS, VIEW_MS, TENANT_MS = 86400000, 7200000, 1200000
 local NEVER_MS = 100000000000000
 
+-- A number as Redis takes it, each written once a call: writing one takes longer than most commands.
+local texts = {}
+
 local function int(x)
-  return string.format('%.0f', x)
+  local text = texts[x]
+  if not text then
+    text = string.format('%.0f', x)
+    texts[x] = text
+  end
+  return text
 end
 
 -- What a call reads and changes of its hashes: read once and written once, by the foot, however many
