@@ -26,8 +26,8 @@ const REBUILD_EVERY: Duration = Duration::from_millis(50);
 /// A replica that was not heard of for so long takes no share any more; all that it counted has left the
 /// windows by then.
 pub const HEARTBEAT_FOR: Duration = Duration::from_secs(60);
-/// Settlements told at once.
-const SETTLE_AT_ONCE: usize = 128;
+/// Settlements told at once: Redis does nothing else until one owner's are done.
+const SETTLE_AT_ONCE: usize = 64;
 /// Leases or passes renewed, or windows told, by one call.
 const RENEW_AT_ONCE: usize = 200;
 /// Owners whose counters are looked at together.
@@ -75,29 +75,39 @@ impl Redis {
         }
     }
 
-    /// Tells Redis what ended, whatever the breaker says.
+    /// Tells Redis what has ended by now, whatever the breaker says.
     async fn tell_ended(&self) -> RedisResult<()> {
+        while self.tell_some_ended().await? {}
+        Ok(())
+    }
+
+    /// Whether there may be more: what ends from now on has its own turn, so that under a steady load nobody
+    /// goes on for ever with others waiting behind.
+    async fn tell_some_ended(&self) -> RedisResult<bool> {
         // One at a time: what ends meanwhile is told together after it, and who waits for this knows that
         // all has been told.
         let _turn = self.telling.lock().await;
-        loop {
-            let batch = self.queue.take(self.clock.now(), SETTLE_AT_ONCE);
-            if batch.is_empty() {
-                return Ok(());
-            }
-            let mut by_owner: IdMap<Owner, Vec<_>> = IdMap::default();
-            for work in batch {
-                by_owner.entry(work.1.owner()).or_default().push(work);
-            }
-            let answers = join_all(by_owner.into_values().map(|works| self.tell(works))).await;
-            answers.into_iter().collect::<RedisResult<()>>()?;
+        let batch = self.queue.take(self.clock.now(), SETTLE_AT_ONCE);
+        let is_full = batch.len() == SETTLE_AT_ONCE;
+        let mut by_owner: IdMap<Owner, Vec<_>> = IdMap::default();
+        for work in batch {
+            by_owner.entry(work.1.owner()).or_default().push(work);
         }
+        let answers = join_all(by_owner.into_values().map(|works| self.tell(works))).await;
+        answers.into_iter().collect::<RedisResult<()>>()?;
+        Ok(is_full)
     }
 
     /// Tells what ended of one owner's; what could not be told waits again.
+    ///
+    /// # Cancellation
+    /// Dropped, it waits again too: told twice it counts once.
     async fn tell(&self, works: Vec<(Timestamp, Work)>) -> RedisResult<()> {
-        let calls: Vec<_> = works.iter().map(|(_, work)| self.ending(work)).collect();
-        self.ask_all(&calls).await.map(drop).inspect_err(|_| self.queue.put_back(works))
+        let mut untold = self.queue.taken(works);
+        let calls: Vec<_> = untold.works.iter().map(|(_, work)| self.ending(work)).collect();
+        self.ask_all(&calls).await?;
+        untold.works.clear();
+        Ok(())
     }
 
     fn ending(&self, work: &Work) -> Call {

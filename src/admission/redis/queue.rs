@@ -54,6 +54,21 @@ pub struct Queue {
     filled: Notify,
 }
 
+/// See [`Queue::taken`].
+pub struct Taken<'q> {
+    queue: &'q Queue,
+    pub works: Vec<(Timestamp, Work)>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.queue.waiting.lock();
+        for work in self.works.drain(..).rev() {
+            waiting.push_front(work);
+        }
+    }
+}
+
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("waiting", &self.waiting.lock().len()).finish_non_exhaustive()
@@ -90,12 +105,9 @@ impl Queue {
         taken
     }
 
-    /// Puts back what could not be told, in its old order.
-    pub fn put_back(&self, work: Vec<(Timestamp, Work)>) {
-        let mut waiting = self.waiting.lock();
-        for work in work.into_iter().rev() {
-            waiting.push_front(work);
-        }
+    /// Works that were taken: those left in it when it is dropped wait again, in their old order.
+    pub fn taken(&self, works: Vec<(Timestamp, Work)>) -> Taken<'_> {
+        Taken { queue: self, works }
     }
 
     /// Returns when somebody called for help since the last time.

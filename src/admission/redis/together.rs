@@ -80,8 +80,15 @@ impl Redis {
             if calls.is_empty() {
                 return;
             }
-            let got = self.ask_all(&calls).await;
-            match self.understood(got) {
+            // Those before may have found Redis away.
+            let got = match self.breaker.open_since() {
+                Some(_) => Err(Away),
+                None => {
+                    let got = self.ask_all(&calls).await;
+                    self.understood(got)
+                }
+            };
+            match got {
                 // Whoever does not wait any more has been dropped.
                 Ok(got) => answers.into_iter().zip(got).for_each(|(answer, got)| drop(answer.send(Ok(got)))),
                 Err(away) => answers.into_iter().for_each(|answer| drop(answer.send(Err(away)))),

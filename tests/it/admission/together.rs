@@ -202,3 +202,20 @@ fn what_goes_out_together_is_decided_as_if_each_came_alone() {
         })
         .unwrap();
 }
+
+#[tokio::test]
+async fn under_a_steady_load_nobody_goes_on_telling_for_ever() {
+    let world = World::shared_redis();
+    let (pool, team) = (pool([key(0, Limits::default())]), tenant());
+    let attempt = acquire(&pool, team, model());
+    let lease = world.admission.acquire(&attempt).await.expect("a key");
+    // A few end in the time that telling the last few takes.
+    for n in 0..60_000 {
+        if n % 20 == 0 {
+            world.end_lease(lease, served(&attempt));
+        }
+        tokio::task::yield_now().await;
+    }
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert!(alive < 20, "{alive} tasks");
+}
