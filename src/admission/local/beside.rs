@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    Leased, Local, MICROS, Pass, Share,
+    Leased, Local, MICROS, Pass, Share, span,
     told::{ANY_EPOCH, Gathered, Told},
 };
 use crate::{
-    admission::{Acquire, Enter, Refused, SettleLease, SettlePass},
+    admission::{Acquire, Cool, CoolFor, Enter, Refused, SettleLease, SettlePass},
     domain::ids::{KeyId, LeaseId, ProviderId, RequestId, TenantId},
 };
 
@@ -126,6 +126,17 @@ impl Local {
             Owner::Tenant(tenant) => self.door(tenant).lock().tell_again(now, there),
             Owner::Provider(provider) => self.keys(provider).lock().tell_again(now, there),
         }
+    }
+
+    /// What is out of a provider's, as far as it was taken out here.
+    pub(in crate::admission) fn cooling(&self, provider: ProviderId) -> Vec<Cool> {
+        let now = self.steady.now().us;
+        let keys = self.keys(provider);
+        let keys = keys.lock();
+        let cooling = keys.cooling(now);
+        cooling
+            .map(|(scope, us, reason)| Cool { provider, scope, span: CoolFor::Span(span(us)), reason })
+            .collect()
     }
 
     /// Everyone of whom something is counted here.

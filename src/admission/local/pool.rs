@@ -16,6 +16,7 @@ use super::{
 use crate::{
     admission::{Acquire, Cool, CoolScope, KeyLive, NoKey, Pool, PoolKey, SettleLease},
     domain::{
+        failure::FailureClass,
         ids::{IdMap, KeyId, LeaseId, ModelId, TenantId},
         limits::Limits,
     },
@@ -317,6 +318,17 @@ impl Keys {
                 view.put(rank(&self.slots, at));
             }
         }
+    }
+
+    /// What is out, for how long and why.
+    pub fn cooling(&self, now: i64) -> impl Iterator<Item = (CoolScope, i64, FailureClass)> {
+        let of_keys = self.slots.iter().map(|slot| (CoolScope::Key(slot.key.id), &slot.cooled));
+        let of_models =
+            self.models.iter().map(|((key, model), cooled)| (CoolScope::KeyModel(*key, *model), cooled));
+        of_keys
+            .chain(of_models)
+            .chain([(CoolScope::Provider, &self.cooled)])
+            .filter_map(move |(scope, cooled)| Some((scope, cooled.in_force(now)? - now, cooled.reason?)))
     }
 
     pub fn inspect(&mut self, now: Now, key: KeyId) -> KeyLive {

@@ -15,8 +15,14 @@ use super::{
     scripts::{Call, Op},
 };
 use crate::{
-    admission::local::{Owner, RENEW_EVERY},
-    domain::{clock::Timestamp, ids::IdMap},
+    admission::{
+        Cool,
+        local::{Owner, RENEW_EVERY},
+    },
+    domain::{
+        clock::Timestamp,
+        ids::{IdMap, ProviderId},
+    },
 };
 
 /// How often Redis is looked at, healthy or not.
@@ -244,6 +250,9 @@ impl Redis {
     }
 
     async fn tell_again_of(&self, owner: Owner) -> RedisResult<()> {
+        if let Owner::Provider(provider) = owner {
+            self.cool_again(provider).await?;
+        }
         if !self.own.has_past(owner) {
             return Ok(());
         }
@@ -257,6 +266,16 @@ impl Redis {
             epoch = from_redis_value_ref(&self.ask(&call).await?)?;
         }
         self.own.arrived(owner, epoch);
+        Ok(())
+    }
+
+    /// What is still out is only confirmed by being taken out again.
+    async fn cool_again(&self, provider: ProviderId) -> RedisResult<()> {
+        let cool =
+            |cool: &Cool| calls::cool(Call::on_provider(Op::Cool, provider, self.clock_offset()), cool);
+        for some in self.own.cooling(provider).chunks(SETTLE_AT_ONCE) {
+            self.ask_all(&some.iter().map(cool).collect::<Vec<_>>()).await?;
+        }
         Ok(())
     }
 

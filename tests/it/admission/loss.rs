@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tollway::{
-    admission::{Acquire, Enter, Health, Past, Pool, Subject, redis::Layout},
+    admission::{Acquire, CoolFor, CoolScope, Enter, Health, Past, Pool, Subject, redis::Layout},
     domain::limits::Limits,
 };
 
@@ -238,6 +238,29 @@ async fn a_replica_that_does_not_come_back_is_not_waited_for_longer_than_a_minut
     assert!(matches!(a.admission.health(), Health::Degraded { share: 2, .. }));
     a.advance(Duration::from_secs(61));
     eventually("shared counting", PATIENCE, async || a.admission.health() == Health::Shared).await;
+}
+
+#[tokio::test]
+async fn what_is_out_stays_out() {
+    let server = start_redis();
+    let [(a, _a), (b, _b)] = both(&server).await;
+    let (team, keys) = (tenant(), [(); 2].map(|()| key(0, Limits::default())));
+    let (pool, door) = (pool(keys), enter(team, rpm(1_000)));
+    let attempt = acquire(&pool, team, model());
+    for world in [&a, &b] {
+        use_up(world, &door, &attempt, 2).await;
+    }
+    let minutes = CoolFor::Span(Duration::from_secs(600));
+    a.cool(&pool, CoolScope::Key(keys[0].id), minutes).await.expect("a deadline");
+    a.cool(&pool, CoolScope::KeyModel(keys[1].id, attempt.model), minutes).await.expect("a deadline");
+    for _ in 0..2 {
+        flush(&server);
+        assert_eq!(get_through(&[&a, &b], &door, &attempt, A_WHILE).await, 0);
+    }
+    let other = Acquire { model: model(), ..attempt };
+    assert_eq!(b.admission.acquire(&again(&other)).await.expect("for another model").key, keys[1].id);
+    a.assert_counted_together();
+    b.assert_counted_together();
 }
 
 #[tokio::test]
