@@ -42,7 +42,7 @@ use crate::{
     identity::Identity,
     net::{Client, Guard, Tls},
     relay::{Parts, Relay, RelayConfig},
-    store::{Store, StoreError},
+    store::{Counting, Store, StoreError},
     telemetry::Metrics,
     upstream::Upstream,
     vault::Vault,
@@ -107,9 +107,8 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     let (journal, recovered) = Journal::open(parts::journal(settings), &*clock, &*entropy)
         .with_context(|| format!("the journal in {} cannot be opened", files::journal(settings).display()))?;
     background::tell_recovered(&recovered);
-    let presence =
-        Presence::announce(store.clone(), journal.clone(), clock.clone(), !settings.redis.url.is_empty())
-            .await?;
+    let counting = if settings.redis.url.is_empty() { Counting::ByItself } else { Counting::Together };
+    let presence = Presence::announce(store.clone(), journal.clone(), clock.clone(), counting).await?;
     let admission = parts::admission(settings, journal.replica(), clock.clone(), &metrics)?;
     carry_over(&admission, &recovered);
     let identity = Identity::try_new(
@@ -121,7 +120,7 @@ pub async fn start(settings: &Settings, ambient: Ambient) -> anyhow::Result<Runn
     )?;
     identity.start().await.context("access tokens cannot be verified")?;
     let identity = Arc::new(identity);
-    let catalog = Arc::new(Catalog::load(store.clone(), clock.clone()).await?);
+    let catalog = Arc::new(Catalog::load(store.clone(), admission.clone(), clock.clone()).await?);
     let set_up_token = set_up_token(&store, &identity, clock.now()).await?;
 
     let draining = Arc::new(AtomicBool::new(false));
@@ -344,6 +343,7 @@ impl Worker {
             identity: Arc::clone(&self.identity),
             catalog: Arc::clone(&self.catalog),
             admission: self.admission.clone(),
+            funds: Arc::clone(&self.funds),
             guard: Arc::clone(&self.guard),
             clock: Arc::clone(&self.clock),
             entropy: Arc::clone(&self.entropy),

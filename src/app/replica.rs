@@ -13,7 +13,7 @@ use crate::{
         clock::{SharedClock, Timestamp},
         replica::Replica,
     },
-    store::{ReplicaLock, Store, StoreError},
+    store::{Counting, ReplicaLock, Store, StoreError},
 };
 
 /// How long a start waits for the lock of its own previous life: the database notices a machine
@@ -32,28 +32,35 @@ pub struct Presence {
     started_at: Timestamp,
     /// Taken by the task that keeps it; none once the database has lost it.
     lock: Mutex<Option<ReplicaLock>>,
+    counting: Counting,
 }
 
 impl Presence {
-    /// Takes the lock and looks for others; `may_be_many` when counters are shared.
+    /// Takes the lock and looks for others.
     ///
     /// # Errors
-    /// When another process lives under the same id, or another replica lives and counters are not
-    /// shared.
+    /// When another process lives under the same id, or another replica lives and not both count together.
     pub async fn announce(
         store: Store,
         journal: Journal,
         clock: SharedClock,
-        may_be_many: bool,
+        counting: Counting,
     ) -> anyhow::Result<Self> {
-        let mut lock = take_lock(&store, &journal).await?;
-        anyhow::ensure!(
-            may_be_many || lock.others().await? == 0,
-            "another replica serves this database, and without Redis each would count limits on its own: set \
-             REDIS_URL on every replica, or stop the other one first"
-        );
+        let mut lock = take_lock(&store, &journal, counting).await?;
+        match counting {
+            Counting::ByItself => anyhow::ensure!(
+                lock.others().await? == 0,
+                "another replica serves this database, and without Redis each would count limits on its own: set \
+                 REDIS_URL on every replica, or stop the other one first"
+            ),
+            Counting::Together => anyhow::ensure!(
+                lock.loners().await? == 0,
+                "a replica without Redis serves this database and counts limits on its own: stop it first, and set \
+                 REDIS_URL on every replica"
+            ),
+        }
         let started_at = clock.now();
-        let presence = Self { store, journal, clock, started_at, lock: Mutex::new(Some(lock)) };
+        let presence = Self { store, journal, clock, started_at, lock: Mutex::new(Some(lock)), counting };
         presence.report().await.context("this replica cannot report itself")?;
         Ok(presence)
     }
@@ -98,7 +105,7 @@ impl Presence {
         {
             return Some(held);
         }
-        match self.store.lock_replica(self.journal.replica()).await {
+        match self.store.lock_replica(self.journal.replica(), self.counting).await {
             Ok(Some(taken)) => Some(taken),
             Ok(None) => {
                 tracing::error!("another process has taken this replica's lock");
@@ -137,11 +144,11 @@ impl Presence {
 }
 
 /// The replica's own lock; its previous life may take a while to be seen as gone.
-async fn take_lock(store: &Store, journal: &Journal) -> anyhow::Result<ReplicaLock> {
+async fn take_lock(store: &Store, journal: &Journal, counting: Counting) -> anyhow::Result<ReplicaLock> {
     let since = Instant::now();
     let mut has_told = false;
     loop {
-        if let Some(lock) = store.lock_replica(journal.replica()).await? {
+        if let Some(lock) = store.lock_replica(journal.replica(), counting).await? {
             return Ok(lock);
         }
         anyhow::ensure!(

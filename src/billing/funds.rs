@@ -92,6 +92,13 @@ impl Funds {
         Ok(balance.minus(account.unseen))
     }
 
+    /// A tenant's balance was changed by somebody: the next question goes to the store.
+    pub fn changed(&self, tenant: TenantId) {
+        if let Some(account) = self.book.lock().accounts.get_mut(&tenant) {
+            account.balance = None;
+        }
+    }
+
     /// A request is about to be journaled as ended at this charge.
     pub fn charged(&self, tenant: TenantId, charge: Nanos) {
         if charge != Nanos::ZERO {

@@ -7,6 +7,7 @@
 //! To let the hot path see one more fact of a provider, key, model or route: put it into the
 //! domain type; the snapshot carries the whole object.
 
+mod mended;
 mod snapshot;
 mod watch;
 

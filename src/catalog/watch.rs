@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalog::snapshot::Snapshot,
+    admission::Admission,
+    catalog::{mended::Mended, snapshot::Snapshot},
     domain::clock::{SharedClock, Timestamp},
     store::{Changes, Store, StoreError, Versions},
 };
@@ -24,6 +25,7 @@ pub struct CatalogError(#[from] StoreError);
 #[derive(Debug)]
 pub struct Catalog {
     store: Store,
+    admission: Admission,
     clock: SharedClock,
     current: ArcSwap<Snapshot>,
     checked_at: ArcSwap<Timestamp>,
@@ -35,12 +37,12 @@ impl Catalog {
     ///
     /// # Errors
     /// When the store cannot be read: a replica does not start without a catalog.
-    pub async fn load(store: Store, clock: SharedClock) -> Result<Self, CatalogError> {
+    pub async fn load(store: Store, admission: Admission, clock: SharedClock) -> Result<Self, CatalogError> {
         let versions = store.versions().await?;
         let snapshot = Snapshot::build(store.load_catalog().await?, &Snapshot::default());
         let checked_at = ArcSwap::from_pointee(clock.now());
         let (versions, _) = watch::channel(versions);
-        Ok(Self { store, clock, current: ArcSwap::from_pointee(snapshot), checked_at, versions })
+        Ok(Self { store, admission, clock, current: ArcSwap::from_pointee(snapshot), checked_at, versions })
     }
 
     /// The snapshot in force; keep it for the length of a request.
@@ -62,7 +64,8 @@ impl Catalog {
         **self.checked_at.load()
     }
 
-    /// Reads the catalog again if the store has another version.
+    /// Reads the catalog again if the store has another version, and gives keys that failed before it another
+    /// chance where it may have mended the reason.
     ///
     /// # Errors
     /// When the store cannot be read; the snapshot in force stays.
@@ -73,7 +76,11 @@ impl Catalog {
         if versions.catalog != current.version {
             let snapshot = Snapshot::build(self.store.load_catalog().await?, &current);
             tracing::info!(catalog.version = snapshot.version, "catalog changed");
+            let mended = Mended::between(&current, &snapshot);
             self.current.store(Arc::new(snapshot));
+            for mended in mended {
+                mended.give_another_chance(&self.admission).await;
+            }
         }
         self.versions.send_if_modified(|known| std::mem::replace(known, versions) != versions);
         self.checked_at.store(Arc::new(now));

@@ -63,7 +63,7 @@ pub use page::{Page, every};
 pub use partitions::PartitionReport;
 pub use reconcile::{ReconcileReport, TenantBooks};
 pub use record::RecordOutcome;
-pub use replicas::ReplicaLock;
+pub use replicas::{Counting, ReplicaLock};
 pub use revocations::Revocation;
 pub use routes::RouteFilter;
 pub use tx::{RemoveOutcome, Tx, UpdateOutcome};

@@ -19,6 +19,17 @@ use crate::{
 /// First half of the advisory locks that replicas hold; `toll` in ASCII. The second half is the
 /// replica's own.
 const LOCK_CLASS: i32 = 0x746f_6c6c;
+/// First half of a second lock of those that count limits by themselves.
+const LONER_CLASS: i32 = LOCK_CLASS + 1;
+
+/// How a replica counts limits, which must be how all on its database do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// By itself: there must be no other.
+    ByItself,
+    /// Together with the others.
+    Together,
+}
 
 #[derive(sqlx::FromRow)]
 struct ReplicaRow {
@@ -72,7 +83,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    pub async fn lock_replica(&self, id: ReplicaId) -> Result<Option<ReplicaLock>, StoreError> {
+    pub async fn lock_replica(
+        &self,
+        id: ReplicaId,
+        counting: Counting,
+    ) -> Result<Option<ReplicaLock>, StoreError> {
         let Db::Postgres(pool) = &self.db else {
             return Ok(Some(ReplicaLock { conn: None, limit: self.limit }));
         };
@@ -82,12 +97,19 @@ impl Store {
         let options = pool.connect_options().as_ref().clone().options(keepalive);
         let take = async {
             let mut conn = options.connect().await?;
-            let taken: bool = sqlx::query_scalar("select pg_try_advisory_lock($1, $2)")
-                .bind(LOCK_CLASS)
-                .bind(lock_number(id))
-                .fetch_one(&mut conn)
-                .await?;
-            Ok::<_, sqlx::Error>(taken.then_some(conn))
+            let classes =
+                [LOCK_CLASS].into_iter().chain((counting == Counting::ByItself).then_some(LONER_CLASS));
+            for class in classes {
+                let taken: bool = sqlx::query_scalar("select pg_try_advisory_lock($1, $2)")
+                    .bind(class)
+                    .bind(lock_number(id))
+                    .fetch_one(&mut conn)
+                    .await?;
+                if !taken {
+                    return Ok(None);
+                }
+            }
+            Ok::<_, sqlx::Error>(Some(conn))
         };
         let conn = within(self.limit, take).await?;
         Ok(conn.map(|conn| ReplicaLock { conn: Some(conn), limit: self.limit }))
@@ -145,6 +167,18 @@ impl ReplicaLock {
     /// # Errors
     /// [`StoreError::Unavailable`]: the lock is lost, too; take it again.
     pub async fn others(&mut self) -> Result<u64, StoreError> {
+        self.others_of(LOCK_CLASS).await
+    }
+
+    /// How many other replicas count limits by themselves, as [`Self::others`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn loners(&mut self) -> Result<u64, StoreError> {
+        self.others_of(LONER_CLASS).await
+    }
+
+    async fn others_of(&mut self, class: i32) -> Result<u64, StoreError> {
         let limit = self.limit;
         let Some(conn) = &mut self.conn else {
             return Ok(0);
@@ -159,7 +193,7 @@ impl ReplicaLock {
                 and granted
                 and pid <> pg_backend_pid()",
         )
-        .bind(i64::from(LOCK_CLASS))
+        .bind(i64::from(class))
         .fetch_one(conn);
         let count: i64 = within(limit, count).await?;
         Ok(u64::try_from(count).unwrap_or(0))

@@ -61,7 +61,7 @@ pub struct KeyInput {
     #[serde(default)]
     #[schema(schema_with = schema::texts)]
     params: BTreeMap<String, String>,
-    /// `active` or `disabled`; the system sets `invalid` when the provider refuses the key.
+    /// `active` or `disabled`; `invalid` is the system's to set.
     #[serde(default)]
     #[schema(schema_with = schema::key_state)]
     state: KeyState,

@@ -189,7 +189,9 @@ async fn book(request: HttpRequest, payload: web::Payload) -> Answer {
         tx.add_ledger_entry(&entry).await?;
         Created::new(format!("{PREFIX}/tenants/{tenant_id}/ledger"), 1, EntryView::from(entry))
     });
-    created.await?.answer()
+    let created = created.await?;
+    desk.funds.changed(tenant_id);
+    created.answer()
 }
 
 impl Booking {

@@ -41,6 +41,7 @@ use actix_web::{
 
 use crate::{
     admission::Admission,
+    billing::funds::Funds,
     catalog::Catalog,
     domain::{
         clock::{SharedClock, SharedEntropy},
@@ -79,6 +80,8 @@ pub struct Desk {
     pub catalog: Arc<Catalog>,
     /// Live state of keys.
     pub admission: Admission,
+    /// What tenants can spend; told of bookings at once.
+    pub funds: Arc<Funds>,
     /// Which addresses may be called.
     pub guard: Arc<Guard>,
     /// Time.

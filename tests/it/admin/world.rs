@@ -1,12 +1,13 @@
 //! An admin surface that is served over HTTP, on a store of the test's own.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use actix_web::{App, HttpServer};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tollway::{
     admission::{Admission, local::Local},
+    billing::funds::Funds,
     catalog::Catalog,
     domain::{
         clock::{SharedClock, SharedEntropy, SystemClock},
@@ -186,9 +187,12 @@ async fn desk(store: Store, vault: Arc<Vault>) -> Desk {
     )
     .unwrap();
     identity.start().await.unwrap();
+    let admission = Admission::Local(Arc::new(Local::new(Arc::clone(&clock))));
+    let catalog = Catalog::load(store.clone(), admission.clone(), Arc::clone(&clock)).await.unwrap();
     Desk {
-        catalog: Arc::new(Catalog::load(store.clone(), Arc::clone(&clock)).await.unwrap()),
-        admission: Admission::Local(Arc::new(Local::new(Arc::clone(&clock)))),
+        catalog: Arc::new(catalog),
+        admission,
+        funds: Arc::new(Funds::new(store.clone(), &BTreeMap::new())),
         guard: Arc::new(Guard::new(GuardConfig::default())),
         identity: Arc::new(identity),
         store,

@@ -31,14 +31,17 @@ async fn with_counters_of_its_own() {
 }
 
 #[tokio::test]
-async fn but_a_second_replica_with_counters_of_its_own_is_refused() {
+async fn but_nobody_else_beside_counters_of_its_own() {
     let production = Production::start().await;
     let alone = || production.replica().set("REDIS_URL", "").set("TOLLWAY_SERVER_LISTEN", "127.0.0.1:0");
     let mut first = alone().boot().await;
-    let refused = alone().command(&["serve"]).output().expect("run the binary");
-    assert!(!refused.status.success());
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(told.contains("REDIS_URL"), "{told}");
+    let together = production.replica().set("TOLLWAY_SERVER_LISTEN", "127.0.0.1:0");
+    for second in [alone(), together] {
+        let refused = second.command(&["serve"]).output().expect("run the binary");
+        assert!(!refused.status.success());
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains("REDIS_URL"), "{told}");
+    }
     // The refused one has left nothing behind that keeps the first from its place.
     first.kill();
     first.restart().await;

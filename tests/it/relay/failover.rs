@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tollway::domain::{event::Outcome, failure::FailureClass, provider::Provider};
 
 use super::events::event_of;
 use crate::harness::{
+    client::Answer,
     scene::{MODEL, Ordinary, Scene},
-    server::Setup,
+    server::{Production, Setup},
     upstream::{Script, Upstream, Usage, bearer, chat_json, chat_stream, error},
 };
 
@@ -175,6 +177,46 @@ async fn while_keys_cool_after_failures_the_answer_is_503() {
         assert!(refused.json()["error"]["message"].as_str().unwrap().contains(why), "{}", refused.text());
     }
     assert_eq!(upstream.request_count(), 2, "nothing is sent while both are out");
+}
+
+/// A wrong key, a wrong URL and a wrong name are each put right; the next request is served.
+async fn what_is_put_right_serves_at_once(setup: Setup) {
+    let (upstream, lost) = (Upstream::start(), Upstream::start());
+    lost.otherwise(|_| Script::status(404).json(&json!("Not Found")));
+    upstream.otherwise(|request| match request.json()["model"].as_str() {
+        Some("right") => chat_json("Hello", Usage::new(9, 3)),
+        _ => error(404, "model_not_found", "no such model"),
+    });
+    upstream.when(bearer(crate::harness::scene::UPSTREAM_KEY), error(401, "invalid_api_key", "no such key"));
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&lost.base_url()).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    let operator = server.caller(&scene.operator_token().await);
+    for (path, change) in [
+        (format!("providers/{}", house.provider.id), json!({"base_url": upstream.base_url()})),
+        (format!("keys/{}", house.key.id), json!({"secret": "sk-another-key-1234"})),
+        (format!("routes/{}", house.route.id), json!({"upstream_model": "right"})),
+    ] {
+        caller.chat(&ask(false)).await.expect_status(503);
+        let why = caller.chat(&ask(false)).await.expect_status(503).text();
+        assert!(why.contains("its keys are cooling"), "{why}");
+        let path = format!("/admin/v1/{path}");
+        let request = operator.request(Method::PATCH, &path).header("if-match", "*").json(&change);
+        Answer::of(request).await.expect_status(200);
+    }
+    caller.chat(&ask(false)).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn what_is_put_right_serves_at_once_alone() {
+    what_is_put_right_serves_at_once(Setup::alone()).await;
+}
+
+#[tokio::test]
+async fn what_is_put_right_serves_at_once_in_production() {
+    let production = Production::start().await;
+    what_is_put_right_serves_at_once(production.replica()).await;
 }
 
 #[tokio::test]

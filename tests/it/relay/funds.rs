@@ -84,6 +84,21 @@ async fn a_balance_is_spent_to_the_last_charge_and_a_top_up_lets_in_again_in_pro
 }
 
 #[tokio::test]
+async fn a_top_up_by_rest_is_in_force_at_once() {
+    let upstream = Upstream::start();
+    upstream.otherwise(|_: &_| -> Script { chat_json("Hello", Usage::new(9, 3)) });
+    let setup = Setup::alone();
+    let (scene, _, tenant) = prepaid(&setup, &upstream, 0).await;
+    let server = setup.boot().await;
+    assert_eq!(chat(&server, &tenant).await, 402);
+    let operator = server.caller(&scene.operator_token().await);
+    let path = format!("/admin/v1/tenants/{}/ledger", tenant.tenant.id);
+    let booking = json!({"kind": "top_up", "amount": "1", "note": "cash"});
+    operator.post(&path, &booking).await.expect_status(201);
+    assert_eq!(chat(&server, &tenant).await, 200);
+}
+
+#[tokio::test]
 async fn nothing_paid_in_is_nothing_to_spend() {
     let upstream = Upstream::start();
     let setup = Setup::alone();
