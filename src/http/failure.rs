@@ -95,6 +95,17 @@ impl Face {
         self.retry_after = span;
         self
     }
+
+    /// A request that came to nothing for our part is worth a line; what its client has to change is not,
+    /// unless somebody asks.
+    fn log(&self, arrival: &Arrival) {
+        let (status, code, message) = (self.status.as_u16(), &*self.code, &*self.message);
+        if self.status.is_server_error() {
+            tracing::info!(request.id = %arrival.request, http.status = status, code, reason = message, "refused");
+        } else {
+            tracing::debug!(request.id = %arrival.request, http.status = status, code, reason = message, "refused");
+        }
+    }
 }
 
 /// An upstream's status as ours; one that is no HTTP status becomes 502.
@@ -113,6 +124,7 @@ pub fn render(refusal: &Refusal, door: Door, arrival: &Arrival) -> HttpResponse 
         return response.body(error.body.clone());
     }
     let face = face(refusal, door);
+    face.log(arrival);
     let mut response = HttpResponse::build(face.status);
     response.insert_header((header::CONTENT_TYPE, "application/json"));
     arrival.stamp(&mut response);

@@ -31,7 +31,10 @@ pub enum IdentityError {
     NoSuchMember,
     /// A role that the holder does not have: an operator's inside a tenant, a tenant's outside, or
     /// more than the member's own.
-    #[error("the token cannot have this role")]
+    #[error(
+        "the token cannot have this role: owner, admin, member and auditor are roles in a tenant, which it must name; \
+         an operator's token names none; a member's token has at most its member's role"
+    )]
     WrongRole,
     /// A set-up token that is unknown, used up or lapsed, while there is no operator.
     #[error("this set-up token is unknown, was used, or has lapsed; restart the server for a new one")]

@@ -1,14 +1,14 @@
 //! Both databases behind one type: pools, connections and their time limits.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
 use sqlx::{
-    Database, Pool, SqlitePool,
+    ConnectOptions, Database, Pool, SqlitePool,
     pool::PoolConnection,
     postgres::{PgConnectOptions, PgPool, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::time::error::Elapsed;
+use tokio::time::{error::Elapsed, timeout};
 
 use crate::{
     domain::secret::Secret,
@@ -111,8 +111,11 @@ impl Store {
         };
         // The server cancels first, which keeps the connection; ours is for a server that is gone.
         let store = Self { db, limit: config.statement_timeout + Duration::from_secs(1) };
-        store.ping().await?;
-        Ok(store)
+        match (store.ping().await, &config.url) {
+            (Ok(()), _) => Ok(store),
+            (Err(error), DatabaseUrl::Postgres(url)) => Err(why_away(url, config).await.unwrap_or(error)),
+            (Err(error), DatabaseUrl::Sqlite(_)) => Err(error),
+        }
     }
 
     /// Whether several replicas can share it: Postgres.
@@ -141,6 +144,25 @@ impl Store {
             }
         }
     }
+}
+
+/// Why a server is not there, in its own words: a pool says no more than that there was no connection.
+async fn why_away(url: &Secret, config: &StoreConfig) -> Option<StoreError> {
+    let options = postgres_options(url).ok()?;
+    let place = format!("{}:{}", options.get_host(), options.get_port());
+    let error = match timeout(config.acquire_timeout, options.connect()).await {
+        Ok(connected) => connected.err()?,
+        Err(_) => return Some(unavailable("no answer in time", io::Error::other(place))),
+    };
+    Some(match &error {
+        sqlx::Error::Database(refusal) => {
+            unavailable("it refuses the connection", io::Error::other(refusal.message().to_owned()))
+        }
+        sqlx::Error::Io(cause) => {
+            unavailable("nothing answers there", io::Error::other(format!("{place}: {cause}")))
+        }
+        _ => error.into(),
+    })
 }
 
 /// The options of every Postgres connection but the migrator's.

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        let packed = [&b"\x92\x01"[..], b"\x91\xc3", b"\x01", b""].map(|packed| packed.to_vec());
+        let packed = [&b"\x92\x01"[..], b"\x91\xc3", b"\x01", b""].map(<[u8]>::to_vec);
         for value in packed.map(Value::BulkString).into_iter().chain([Value::Nil, Value::Int(1)]) {
             assert!(answers(&value).is_err(), "{value:?}");
         }

@@ -39,7 +39,7 @@ use std::{
 };
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
-use tokio::{runtime::Handle, task::yield_now, time::timeout};
+use tokio::{runtime::Handle, time::timeout};
 
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
@@ -50,7 +50,7 @@ use self::{
     queue::{Queue, Work},
     roll::Roll,
     scripts::{Call, Op, Scripts},
-    together::Together,
+    together::{Together, at_the_end_of_this_turn},
 };
 use super::{
     Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Past, Refused, SettleLease, SettlePass,
@@ -222,10 +222,7 @@ impl Redis {
         }
         let Ok(runtime) = Handle::try_current() else { return self.queue.call_for_help() };
         let redis = Arc::clone(self);
-        runtime.spawn(async move {
-            yield_now().await;
-            redis.drain().await;
-        });
+        at_the_end_of_this_turn(&runtime, async move { redis.drain().await });
     }
 
     /// See [`super::Admission::cool`].

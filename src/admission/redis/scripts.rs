@@ -97,7 +97,7 @@ impl Script {
     fn new(parts: &[&str], operations: &[(&str, &str)]) -> Self {
         let mut code = [HEAD, &parts.concat(), "local operations = {}\n"].concat();
         for (name, body) in operations {
-            code += &format!("operations.{name} = function(ARGV)\n{body}end\n");
+            code.push_str(&["operations.", name, " = function(ARGV)\n", body, "end\n"].concat());
         }
         code += FOOT;
         let hash = Lua::new(&code).get_hash().to_owned();

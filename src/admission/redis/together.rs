@@ -12,7 +12,7 @@ use std::{
 
 use ::redis::Value;
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::yield_now};
+use tokio::{runtime::Handle, sync::oneshot, task::yield_now};
 
 use super::{Away, Redis, scripts::Call};
 use crate::admission::local::Owner;
@@ -50,6 +50,15 @@ impl Together {
     }
 }
 
+/// Does something when every other task of this thread that is ready has had its turn, whatever becomes of
+/// the request that asked for it: others may have joined in.
+pub(super) fn at_the_end_of_this_turn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+    runtime.spawn(async move {
+        yield_now().await;
+        work.await;
+    });
+}
+
 impl Redis {
     /// Makes a call together with the others of this turn of the thread, unless Redis is known to be away.
     ///
@@ -63,10 +72,7 @@ impl Redis {
         let by = (thread::current().id(), owner);
         if self.together.add(by, Asked { call, answer }) {
             let redis = Arc::clone(self);
-            tokio::spawn(async move {
-                yield_now().await;
-                redis.ask_asked(by).await;
-            });
+            at_the_end_of_this_turn(&Handle::current(), async move { redis.ask_asked(by).await });
         }
         // No answer: the thread ends.
         answered.await.unwrap_or(Err(Away))
@@ -81,12 +87,11 @@ impl Redis {
                 return;
             }
             // Those before may have found Redis away.
-            let got = match self.breaker.open_since() {
-                Some(_) => Err(Away),
-                None => {
-                    let got = self.ask_all(&calls).await;
-                    self.understood(got)
-                }
+            let got = if self.breaker.open_since().is_some() {
+                Err(Away)
+            } else {
+                let got = self.ask_all(&calls).await;
+                self.understood(got)
             };
             match got {
                 // Whoever does not wait any more has been dropped.

@@ -128,7 +128,7 @@ impl Sources {
             }
         }
         for (name, value) in variables {
-            if !name.starts_with("TOLLWAY_") || name == CONFIG_VARIABLE || is_service_link(&name, &value) {
+            if !name.starts_with(VARIABLES) || name == CONFIG_VARIABLE || is_service_link(&name, &value) {
                 continue;
             }
             let reason = format!("no such variable{}", did_you_mean(&name, variable_names()));
@@ -192,6 +192,9 @@ fn raw(value: &DeValue<'_>) -> Option<Raw> {
     scalar(value).map(Raw::Text)
 }
 
+/// What every variable of ours begins with.
+const VARIABLES: &str = "TOLLWAY_";
+
 fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -218,8 +221,12 @@ fn variable_names() -> impl Iterator<Item = String> {
 
 /// A hint at the nearest known name, or nothing when none is near.
 fn did_you_mean(name: &str, known: impl Iterator<Item = String>) -> String {
-    // 0.8 lets one or two letters of a usual name differ, and no unrelated name through.
-    let near = known.map(|known| (strsim::jaro_winkler(name, &known), known)).filter(|(like, _)| *like > 0.8);
+    // 0.8 lets one or two letters of a usual name differ, and no unrelated name through. The beginning that
+    // every variable has says nothing.
+    let bare = |name: &str| name.strip_prefix(VARIABLES).unwrap_or(name).to_owned();
+    let near = known
+        .map(|known| (strsim::jaro_winkler(&bare(name), &bare(&known)), known))
+        .filter(|(like, _)| *like > 0.8);
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         Some((_, known)) => format!("; did you mean {known}?"),
         None => String::new(),

@@ -9,6 +9,7 @@ use tollway::domain::{event::Outcome, failure::FailureClass, provider::Provider}
 use super::events::event_of;
 use crate::harness::{
     client::Answer,
+    eventually,
     scene::{MODEL, Ordinary, Scene},
     server::{Production, Setup},
     upstream::{Script, Upstream, Usage, bearer, chat_json, chat_stream, error},
@@ -175,6 +176,10 @@ async fn while_keys_cool_after_failures_the_answer_is_503() {
         let refused = caller.chat(&ask(false)).await.expect_status(503);
         assert!(refused.header("retry-after").is_some());
         assert!(refused.json()["error"]["message"].as_str().unwrap().contains(why), "{}", refused.text());
+        let id = refused.header("x-request-id").unwrap();
+        let is_told = |line: &str| line.contains("refused") && line.contains(id) && line.contains(why);
+        eventually("a line about it", Duration::from_secs(5), async || server.log().lines().any(is_told))
+            .await;
     }
     assert_eq!(upstream.request_count(), 2, "nothing is sent while both are out");
 }

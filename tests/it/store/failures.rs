@@ -39,7 +39,17 @@ async fn a_postgres_that_is_not_there_is_unavailable_within_the_time_given() {
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert!(error.is_unavailable(), "{error:?}");
     assert!(!told(&error).contains("hunter2"), "{error:?}");
+    assert!(told(&error).contains("refused") && told(&error).contains("127.0.0.1:"), "{error:?}");
     assert!(!format!("{:?}", impatient(&url)).contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_said_in_the_servers_words() {
+    let server = start_postgres();
+    let (server_url, _) = server.url.rsplit_once('/').expect("a database");
+    let error = Store::connect(&impatient(&format!("{server_url}/nodb"))).await.unwrap_err();
+    assert!(told(&error).contains(r#"database \"nodb\" does not exist""#), "{error:?}");
+    assert!(!told(&error).contains("at line"), "{error:?}");
 }
 
 #[tokio::test]
