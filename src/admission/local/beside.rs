@@ -119,12 +119,18 @@ impl Local {
         self.told(owner, |_, told| told.arrived(epoch));
     }
 
-    /// What an owner's shared counters of epoch `there` must be told again; none: all stands there.
-    pub(in crate::admission) fn tell_again(&self, owner: Owner, there: Option<i64>) -> Option<Arc<Gathered>> {
+    /// What an owner's shared counters of epoch `there` must be told again; none: all stands there. `is_kept`:
+    /// nothing was lost there since this replica was last on the roll.
+    pub(in crate::admission) fn tell_again(
+        &self,
+        owner: Owner,
+        there: Option<i64>,
+        is_kept: bool,
+    ) -> Option<Arc<Gathered>> {
         let now = self.steady.now().us;
         match owner {
-            Owner::Tenant(tenant) => self.door(tenant).lock().tell_again(now, there),
-            Owner::Provider(provider) => self.keys(provider).lock().tell_again(now, there),
+            Owner::Tenant(tenant) => self.door(tenant).lock().tell_again(now, there, is_kept),
+            Owner::Provider(provider) => self.keys(provider).lock().tell_again(now, there, is_kept),
         }
     }
 

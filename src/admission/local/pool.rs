@@ -266,14 +266,14 @@ impl Keys {
     }
 
     /// What the shared counters of epoch `there` must be told again; none: all stands there.
-    pub fn tell_again(&mut self, now: i64, there: Option<i64>) -> Option<Arc<Gathered>> {
+    pub fn tell_again(&mut self, now: i64, there: Option<i64>, is_kept: bool) -> Option<Arc<Gathered>> {
         self.lapse(now);
         let windows = self
             .slots
             .iter()
             .filter_map(|slot| Some((Whose::Key(slot.key.id), slot.window.as_deref()?.clone())));
         let live = self.leases.values().map(|lease| (Whose::Key(lease.key), lease.second, lease.tokens));
-        let gathered = self.told.again(now, there, windows, live)?;
+        let gathered = self.told.again(now, there, is_kept, windows, live)?;
         for lease in self.leases.values_mut() {
             lease.shared_second = None;
         }

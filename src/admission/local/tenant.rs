@@ -250,14 +250,14 @@ impl Door {
     }
 
     /// What the shared counters of epoch `there` must be told again; none: all stands there.
-    pub fn tell_again(&mut self, now: i64, there: Option<i64>) -> Option<Arc<Gathered>> {
+    pub fn tell_again(&mut self, now: i64, there: Option<i64>, is_kept: bool) -> Option<Arc<Gathered>> {
         self.lapse(now);
         let windows =
             self.subjects.iter().map(|(id, counted)| (Whose::Subject(*id), (*counted.window).clone()));
         let live = self.passes.values().filter(|pass| pass.has_slot).flat_map(|pass| {
             pass.subjects.iter().map(|subject| (Whose::Subject(*subject), pass.second, pass.tokens))
         });
-        let gathered = self.told.again(now, there, windows, live)?;
+        let gathered = self.told.again(now, there, is_kept, windows, live)?;
         for pass in self.passes.values_mut() {
             pass.shared_second = None;
         }

@@ -92,15 +92,18 @@ impl Told {
     }
 
     /// Gathers what `windows` hold beside what is `live`, unless it is part of the epoch `there`.
+    /// `is_kept`: nothing was lost there since this replica was last told of, perhaps in a former life, of which
+    /// it remembers what it counted and not in which epoch.
     pub fn again(
         &mut self,
         now: i64,
         there: Option<i64>,
+        is_kept: bool,
         windows: impl Iterator<Item = (Whose, Window)>,
         live: impl Iterator<Item = (Whose, i64, u64)>,
     ) -> Option<Arc<Gathered>> {
         match (there, &self.gathered) {
-            (Some(there), None) if self.epoch == ANY_EPOCH || self.epoch == there => {
+            (Some(there), None) if self.epoch == there || self.epoch == ANY_EPOCH && is_kept => {
                 self.epoch = there;
                 return None;
             }
@@ -136,7 +139,7 @@ mod tests {
 
     fn again(told: &mut Told, there: Option<i64>, window: &Window, live: u64) -> Option<Arc<Gathered>> {
         let live = (live > 0).then_some((OWN, 10, live));
-        told.again(20 * MICROS, there, [(OWN, window.clone())].into_iter(), live.into_iter())
+        told.again(20 * MICROS, there, true, [(OWN, window.clone())].into_iter(), live.into_iter())
     }
 
     #[test]
@@ -150,6 +153,19 @@ mod tests {
         assert_eq!(gathered.windows, [(OWN, vec![Bucket { second: 10, requests: 2, tokens: 50 }])]);
         told.arrived(8);
         assert!(again(&mut told, Some(8), &window, 20).is_none());
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_former_life_is_told_unless_it_is_still_there() {
+        let mut window = Window::starting_at(0);
+        window.add(10, 3, 0);
+        for (is_kept, is_told) in [(true, false), (false, true)] {
+            let mut told = Told::default();
+            told.counted(10 * MICROS);
+            let windows = [(OWN, window.clone())].into_iter();
+            let gathered = told.again(20 * MICROS, Some(7), is_kept, windows, std::iter::empty());
+            assert_eq!(gathered.is_some(), is_told);
+        }
     }
 
     #[test]

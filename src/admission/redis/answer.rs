@@ -11,14 +11,27 @@ use serde::{
 
 use super::calls::odd;
 
-/// The answers of one call, in the order of its operations.
-///
-/// # Errors
-/// When it is not what a script gives back.
-pub fn answers(value: &Value) -> RedisResult<Vec<Value>> {
-    let Value::BulkString(packed) = value else { return Err(odd()) };
-    let answers: Vec<Answer> = rmp_serde::from_slice(packed).map_err(|_| odd())?;
-    Ok(answers.into_iter().map(|Answer(value)| value).collect())
+/// What one call gave back.
+#[derive(Debug, PartialEq)]
+pub struct Answers {
+    /// The server's time, in microseconds.
+    pub server_us: i64,
+    /// In the order of the call's operations; none when it came so late that nothing was done.
+    pub all: Vec<Value>,
+}
+
+impl Answers {
+    /// Reads what a script gave back.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn read(value: &Value) -> RedisResult<Self> {
+        let Value::BulkString(packed) = value else { return Err(odd()) };
+        let answers: Vec<Answer> = rmp_serde::from_slice(packed).map_err(|_| odd())?;
+        let mut all = answers.into_iter().map(|Answer(value)| value);
+        let Some(Value::Int(server_us)) = all.next() else { return Err(odd()) };
+        Ok(Self { server_us, all: all.collect() })
+    }
 }
 
 /// One answer: a number, a string or a list of these.
@@ -71,21 +84,21 @@ mod tests {
 
     #[test]
     fn numbers_strings_of_any_bytes_and_lists_are_read() {
-        let packed = b"\x94\x01\xd3\xff\xff\xff\xff\xff\xff\xff\xff\xa2\xff\x00\x92\xa1a\x90".to_vec();
-        let list = vec![
+        let packed = b"\x95\x07\x01\xd3\xff\xff\xff\xff\xff\xff\xff\xff\xa2\xff\x00\x92\xa1a\x90".to_vec();
+        let all = vec![
             Value::Int(1),
             Value::Int(-1),
             Value::BulkString(vec![0xff, 0]),
             Value::Array(vec![Value::BulkString(b"a".to_vec()), Value::Array(Vec::new())]),
         ];
-        assert_eq!(answers(&Value::BulkString(packed)).unwrap(), list);
+        assert_eq!(Answers::read(&Value::BulkString(packed)).unwrap(), Answers { server_us: 7, all });
     }
 
     #[test]
     fn anything_else_is_refused() {
-        let packed = [&b"\x92\x01"[..], b"\x91\xc3", b"\x01", b""].map(<[u8]>::to_vec);
+        let packed = [&b"\x92\x01"[..], b"\x91\xc3", b"\x90", b"\x01", b""].map(<[u8]>::to_vec);
         for value in packed.map(Value::BulkString).into_iter().chain([Value::Nil, Value::Int(1)]) {
-            assert!(answers(&value).is_err(), "{value:?}");
+            assert!(Answers::read(&value).is_err(), "{value:?}");
         }
     }
 }

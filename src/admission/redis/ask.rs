@@ -9,6 +9,7 @@ use super::{
     calls::{self, Acquired, Entered, Granted},
     queue::Work,
     scripts::{Call, Op},
+    tentative::{Asker, Tentative},
 };
 use crate::{
     admission::{
@@ -25,6 +26,10 @@ const LOSSES: u32 = 4;
 
 /// Where a request was counted at the door: its second and epoch, zero where nothing is limited.
 type At = (i64, i64);
+/// What came of an entry.
+pub(super) type Entry = Result<Result<Tentative<At>, Refused>, Away>;
+/// What came of asking for a key; with it, when it was asked for.
+pub(super) type Grant = Result<Result<Tentative<(Granted, Timestamp)>, NoKey>, Away>;
 
 impl Redis {
     /// Counts a request at the door and leases it a key, at once.
@@ -32,33 +37,41 @@ impl Redis {
         self: &Arc<Self>,
         enter: &Enter,
         acquire: &Acquire,
-    ) -> (Result<Result<At, Refused>, Away>, Result<Result<(Granted, Timestamp), NoKey>, Away>) {
+    ) -> (Entry, Grant) {
         let (mut entered, mut granted) = join(self.enter(enter), self.grant(acquire)).await;
         // One may have waited for lost counters to be told again; what the other had counted before is not
         // part of that.
         let (tenant, provider) = (Owner::Tenant(enter.tenant), Owner::Provider(acquire.pool.provider));
         for _ in 0..2 {
-            if matches!(entered, Ok(Ok((_, epoch))) if epoch != 0 && !self.own.stands(tenant, epoch)) {
-                entered = self.enter(enter).await;
+            let is_gone = |owner, epoch| epoch != 0 && !self.own.stands(owner, epoch);
+            if matches!(&entered, Ok(Ok(counted)) if is_gone(tenant, counted.value().1)) {
+                entered = self.once_more(self.enter(enter)).await;
             }
-            if matches!(&granted, Ok(Ok((granted, _))) if !self.own.stands(provider, granted.epoch)) {
-                granted = self.grant(acquire).await;
+            if matches!(&granted, Ok(Ok(counted)) if is_gone(provider, counted.value().0.epoch)) {
+                granted = self.once_more(self.grant(acquire)).await;
             }
         }
         (entered, granted)
     }
 
-    async fn enter(self: &Arc<Self>, enter: &Enter) -> Result<Result<At, Refused>, Away> {
+    /// When nothing of ours is missing any more: before, it would be counted beside what is told yet.
+    async fn once_more<T>(&self, asking: impl Future<Output = Result<T, Away>>) -> Result<T, Away> {
+        self.whole().await?;
+        asking.await
+    }
+
+    async fn enter(self: &Arc<Self>, enter: &Enter) -> Entry {
         if enter.windows.is_empty() && enter.funds.is_none() && enter.hold == Nanos::ZERO {
-            return Ok(Ok((0, 0)));
+            return Ok(Ok(Tentative::of_nothing(Arc::clone(self), (0, 0))));
         }
         let owner = Owner::Tenant(enter.tenant);
         let mut expected = self.own.expects(owner);
         for _ in 0..LOSSES {
             let call = Call::on_tenant(Op::Enter, enter.tenant, self.clock_offset());
-            let value = self.run_together(owner, calls::enter(call, enter, expected)).await?;
-            match self.understood(calls::entered(&value, enter))? {
-                Entered::In { second, epoch } => return Ok(Ok((second, epoch))),
+            let call = calls::enter(call, enter, expected);
+            let answer = self.run_together(owner, Asker::of_enter(enter), call).await?;
+            match self.understood(calls::entered(answer.value(), enter))? {
+                Entered::In { second, epoch } => return Ok(Ok(answer.with((second, epoch)))),
                 Entered::Refused(refused) => return Ok(Err(refused)),
                 Entered::Missing => expected = self.found_missing(owner, expected).await?,
             }
@@ -67,10 +80,7 @@ impl Redis {
     }
 
     /// Leases a key; with it, when it was asked for.
-    pub(super) async fn grant(
-        self: &Arc<Self>,
-        acquire: &Acquire,
-    ) -> Result<Result<(Granted, Timestamp), NoKey>, Away> {
+    pub(super) async fn grant(self: &Arc<Self>, acquire: &Acquire) -> Grant {
         let mut acquire = Cow::Borrowed(acquire);
         let provider = acquire.pool.provider;
         let owner = Owner::Provider(provider);
@@ -78,8 +88,9 @@ impl Redis {
         for _ in 0..TURNS {
             let asked_at = self.clock.now();
             let call = Call::on_provider(Op::Acquire, provider, self.clock_offset());
-            let value = self.run_together(owner, calls::acquire(call, &acquire, expected)).await?;
-            match self.understood(calls::acquired(&value))? {
+            let call = calls::acquire(call, &acquire, expected);
+            let answer = self.run_together(owner, Asker::of_acquire(&acquire), call).await?;
+            match self.understood(calls::acquired(answer.value()))? {
                 Acquired::Again => {}
                 Acquired::Missing => expected = self.found_missing(owner, expected).await?,
                 Acquired::Load => self.load(&acquire).await?,
@@ -89,11 +100,10 @@ impl Redis {
                     if version == acquire.pool.version
                         || acquire.pool.keys.iter().any(|known| known.id == key)
                     {
-                        return Ok(Ok((granted, asked_at)));
+                        return Ok(Ok(answer.with((granted, asked_at))));
                     }
                     // The counters follow a newer catalog than this caller, who would not know what
-                    // to do with a key added since.
-                    self.undo_grant(&acquire, &granted);
+                    // to do with a key added since: dropped, it is given back.
                     acquire.to_mut().exclude.push(key);
                 }
             }
@@ -126,10 +136,5 @@ impl Redis {
     pub(super) fn undo_enter(self: &Arc<Self>, enter: &Enter) {
         self.own.undo_enter(enter.tenant, enter.request);
         self.tell_soon(Work::UndoPass { tenant: enter.tenant, request: enter.request });
-    }
-
-    pub(super) fn undo_grant(self: &Arc<Self>, acquire: &Acquire, granted: &Granted) {
-        let end = calls::LeaseEnd::undone(acquire, granted);
-        self.tell_soon(Work::Lease { provider: acquire.pool.provider, end });
     }
 }

@@ -71,6 +71,11 @@ pub fn enter(call: Call, enter: &Enter, expected: i64) -> Call {
     call
 }
 
+/// Whether an enter was counted.
+pub fn has_entered(value: &Value) -> bool {
+    matches!(value, Value::Array(list) if list.first() == Some(&Value::Int(1)))
+}
+
 pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Entered> {
     let list: Vec<i64> = from_redis_value_ref(value)?;
     Ok(match list[..] {
@@ -197,13 +202,13 @@ impl LeaseEnd {
         }
     }
 
-    pub fn undone(acquire: &Acquire, granted: &Granted) -> Self {
+    pub const fn undone(lease: LeaseId, model: ModelId, tokens: u64, granted: &Granted) -> Self {
         Self {
-            lease: acquire.lease,
+            lease,
             key: granted.key,
-            model: acquire.model,
+            model,
             second: Some(granted.second),
-            reserved: acquire.tokens,
+            reserved: tokens,
             used: 0,
             undone: Some(granted.uses),
             served: false,

@@ -47,8 +47,10 @@ struct Watch {
     told_since: Option<Timestamp>,
     /// Whether it has ever stood there.
     has_stood: bool,
-    /// Since when something is missing in Redis.
+    /// Since when something is missing in Redis, or the others are awaited.
     lost_since: Option<Timestamp>,
+    /// When the outage began that is not over for all; none: the others were not awaited after it yet.
+    outage_since: Option<Timestamp>,
 }
 
 impl Redis {
@@ -166,7 +168,8 @@ impl Redis {
         // On a cluster this asks every master: one heartbeat would only prove one of them well.
         timeout(self.config.op_timeout, connection.send(&redis::cmd("PING"))).await.map_err(timed_out)??;
         let away_since = self.breaker.open_since();
-        let fresh_for = away_since.map_or(Duration::MAX, |since| self.clock.now().since(since));
+        let trouble_since = watch.outage_since.or(away_since);
+        let fresh_for = trouble_since.map_or(Duration::MAX, |since| self.clock.now().since(since));
         let calling = if self.roll.take_to_strike() { Calling::Strike } else { Calling::Keep };
         let mut called = None;
         if watch.told_since.is_some() {
@@ -174,8 +177,8 @@ impl Redis {
         }
         let is_told = called.is_some();
         if !is_told {
-            self.call_roll(Calling::Begin, fresh_for).await?;
-            self.tell_again().await?;
+            let begun = self.call_roll(Calling::Begin, fresh_for).await?;
+            self.tell_again(begun.was_on).await?;
         }
         self.renew(due || !is_told || away_since.is_some()).await?;
         if !is_told || away_since.is_some() {
@@ -226,13 +229,16 @@ impl Redis {
         let nobody_else = for_long(Some(since), HEARTBEAT_FOR) && for_long(watch.told_since, REBUILT_WITHIN);
         if called.fresh < self.roll.replicas() && !nobody_else {
             self.roll.set_replicas(self.roll.replicas().max(called.live));
-            if away_since.is_none() && for_long(watch.lost_since, REBUILT_WITHIN) {
+            if away_since.is_some() && watch.outage_since.is_none() {
+                self.await_others(watch, since);
+            } else if away_since.is_none() && for_long(watch.lost_since, REBUILT_WITHIN) {
                 self.give_up();
             }
             return;
         }
         self.roll.set_replicas(called.live);
         watch.lost_since = None;
+        watch.outage_since = None;
         // What was let in while this was found out is told soon.
         watch.looks_until_renewal = 0;
         self.breaker.close();
@@ -241,15 +247,24 @@ impl Redis {
         tracing::warn!(away_ms, "limits are counted together again");
     }
 
+    /// This replica has told everything, and whoever comes after it counts together: so it decides nothing alone
+    /// any more. Its requests wait for the others, once in an outage.
+    fn await_others(&self, watch: &mut Watch, outage_since: Timestamp) {
+        watch.outage_since = Some(outage_since);
+        watch.lost_since = Some(self.clock.now());
+        self.roll.lose(outage_since);
+        self.breaker.close();
+    }
+
     /// Tells again what counters that were lost held of this replica's last minute.
-    async fn tell_again(&self) -> RedisResult<()> {
+    async fn tell_again(&self, is_kept: bool) -> RedisResult<()> {
         for owners in self.own.owners().chunks(OWNERS_AT_ONCE) {
-            try_join_all(owners.iter().map(|owner| self.tell_again_of(*owner))).await?;
+            try_join_all(owners.iter().map(|owner| self.tell_again_of(*owner, is_kept))).await?;
         }
         Ok(())
     }
 
-    async fn tell_again_of(&self, owner: Owner) -> RedisResult<()> {
+    async fn tell_again_of(&self, owner: Owner, is_kept: bool) -> RedisResult<()> {
         if let Owner::Provider(provider) = owner {
             self.cool_again(provider).await?;
         }
@@ -258,7 +273,7 @@ impl Redis {
         }
         let call = calls::telling(owner, self.clock_offset());
         let there = self.epoch(&call).await?;
-        let Some(gathered) = self.own.tell_again(owner, there) else { return Ok(()) };
+        let Some(gathered) = self.own.tell_again(owner, there, is_kept) else { return Ok(()) };
         let mut epoch = 0;
         for windows in gathered.windows.chunks(RENEW_AT_ONCE) {
             let call =

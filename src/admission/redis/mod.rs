@@ -9,6 +9,8 @@
 //! | `answer` | how answers come |
 //! | `together` | operations of one moment on one owner's keys, in one call |
 //! | `ask` | what a request asks |
+//! | `tentative` | what is undone when its asker has gone |
+//! | `awaited` | until when somebody waits, by the server's clock |
 //! | `breaker` | whether Redis is worth asking |
 //! | `queue` | what ended and waits to be told |
 //! | `roll` | who shares the limits, and what follows when the counters were lost |
@@ -19,6 +21,7 @@
 
 mod answer;
 mod ask;
+mod awaited;
 mod breaker;
 mod calls;
 mod config;
@@ -28,6 +31,7 @@ mod maintain;
 mod queue;
 mod roll;
 mod scripts;
+mod tentative;
 mod together;
 
 use std::{
@@ -43,18 +47,20 @@ use tokio::{runtime::Handle, time::timeout};
 
 pub use self::config::{Layout, RedisConfig, RedisError};
 use self::{
-    answer::answers,
+    answer::Answers,
+    awaited::Clocks,
     breaker::Breaker,
     calls::{Granted, LeaseEnd},
     connect::{Connections, timed_out},
     queue::{Queue, Work},
     roll::Roll,
     scripts::{Call, Op, Scripts},
+    tentative::Tentative,
     together::{Together, at_the_end_of_this_turn},
 };
 use super::{
     Acquire, Cool, CoolScope, Enter, Health, Lease, NoKey, Past, Refused, SettleLease, SettlePass,
-    local::{Local, Share},
+    local::{Local, Owner, Share},
 };
 use crate::{
     domain::{
@@ -71,6 +77,7 @@ pub struct Redis {
     clock: SharedClock,
     connections: Connections,
     scripts: Scripts,
+    clocks: Clocks,
     breaker: Breaker,
     together: Together,
     queue: Queue,
@@ -101,6 +108,7 @@ impl Redis {
         Ok(Self {
             connections: Connections::new(config.clone())?,
             scripts: Scripts::new(),
+            clocks: Clocks::default(),
             breaker: Breaker::default(),
             together: Together::default(),
             queue: Queue::default(),
@@ -125,7 +133,7 @@ impl Redis {
     /// See [`super::Admission::health`].
     #[must_use]
     pub fn health(&self) -> Health {
-        match self.breaker.open_since() {
+        match self.breaker.open_since().or_else(|| self.roll.lost_since()) {
             Some(since) => Health::Degraded { since, share: self.share().0 },
             None => Health::Shared,
         }
@@ -162,15 +170,14 @@ impl Redis {
             return self.own.admit_within(self.alone(), enter, acquire);
         }
         let (entered, granted) = self.enter_and_grant(enter, acquire).await;
-        let entered = match entered {
-            Ok(entered) => entered.map(|(second, epoch)| self.own.note_enter(enter, second, epoch)),
-            Err(Away) => self.own.enter_within(self.alone(), enter),
-        };
-        if let Err(refused) = entered {
-            if let Ok(Ok((granted, _))) = granted {
-                self.undo_grant(acquire, &granted);
+        match entered {
+            Ok(Ok(counted)) => {
+                let (second, epoch) = counted.keep();
+                self.own.note_enter(enter, second, epoch);
             }
-            return Err(refused);
+            // A key that was granted is dropped, and so given back.
+            Ok(Err(refused)) => return Err(refused),
+            Err(Away) => self.own.enter_within(self.alone(), enter)?,
         }
         self.lease(acquire, granted).inspect_err(|_| self.undo_enter(enter))
     }
@@ -187,10 +194,11 @@ impl Redis {
     fn lease(
         &self,
         acquire: &Acquire,
-        granted: Result<Result<(Granted, Timestamp), NoKey>, Away>,
+        granted: Result<Result<Tentative<(Granted, Timestamp)>, NoKey>, Away>,
     ) -> Result<Lease, Refused> {
         match granted {
-            Ok(Ok((granted, asked_at))) => {
+            Ok(Ok(counted)) => {
+                let (granted, asked_at) = counted.keep();
                 self.own.note_acquire(acquire, granted.key, granted.second, granted.epoch);
                 let provider = acquire.pool.provider;
                 // Counted no earlier than asked: the send guard errs on the safe side.
@@ -266,10 +274,27 @@ impl Redis {
 
     /// Makes calls on one owner's keys in one go, whatever the breaker says; one answer each.
     async fn ask_all(&self, calls: &[Call]) -> RedisResult<Vec<Value>> {
+        let answers = self.ask_until(calls, 0).await?.all;
+        if answers.len() == calls.len() { Ok(answers) } else { Err(calls::odd()) }
+    }
+
+    /// As [`Self::ask_all`], but nothing is done once nobody waits any more.
+    async fn ask_awaited(&self, owner: Owner, calls: &[Call]) -> RedisResult<Vec<Value>> {
+        // What comes back in time and was too late for the server shows that its clock was set: once more.
+        for _ in 0..2 {
+            let until = self.clocks.awaited_until(owner, self.config.op_timeout);
+            let answers = self.ask_until(calls, until).await?;
+            self.clocks.heard(owner, answers.server_us);
+            if answers.all.len() == calls.len() {
+                return Ok(answers.all);
+            }
+        }
+        Err(calls::odd())
+    }
+
+    async fn ask_until(&self, calls: &[Call], awaited_until: i64) -> RedisResult<Answers> {
         let asked = Instant::now();
-        let answers = self.send(calls).await.and_then(|answer| answers(&answer));
-        let answers =
-            answers.and_then(|all| if all.len() == calls.len() { Ok(all) } else { Err(calls::odd()) });
+        let answers = self.send(calls, awaited_until).await.and_then(|answer| Answers::read(&answer));
         if let Some(metrics) = &self.metrics {
             let took = asked.elapsed();
             for call in calls {
@@ -282,14 +307,14 @@ impl Redis {
         answers
     }
 
-    async fn send(&self, calls: &[Call]) -> RedisResult<Value> {
+    async fn send(&self, calls: &[Call], awaited_until: i64) -> RedisResult<Value> {
         let first = calls.first().ok_or_else(calls::odd)?;
         let script = self.scripts.of(first);
         let mut connection = self.connections.get().await?;
         let answer = async {
-            match connection.send(&script.by_hash(calls)).await {
+            match connection.send(&script.by_hash(calls, awaited_until)).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    connection.send(&script.by_text(calls)).await
+                    connection.send(&script.by_text(calls, awaited_until)).await
                 }
                 answer => answer,
             }

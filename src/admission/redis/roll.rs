@@ -7,7 +7,7 @@
 //! keeps to its share.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use super::{
     maintain::{HEARTBEAT_FOR, WATCH_EVERY},
     scripts::{Call, Op},
 };
+use crate::domain::clock::Timestamp;
 
 /// How long requests wait for everyone to be back; every replica looks at Redis more often than that.
 pub const REBUILT_WITHIN: Duration = WATCH_EVERY.saturating_mul(3);
@@ -33,8 +34,9 @@ pub struct Roll {
     replicas: AtomicU32,
     /// Whether this replica has a place.
     is_on: AtomicBool,
-    /// The counters were lost, and not everyone is back.
-    is_lost: AtomicBool,
+    /// Since when not everyone is back after the counters were lost or Redis was away, in microseconds; zero:
+    /// everyone is.
+    lost_since: AtomicI64,
     /// Counters are missing although the roll may stand: on a cluster each is lost for itself.
     to_strike: AtomicBool,
     found_lost: Notify,
@@ -75,7 +77,7 @@ impl Roll {
         Self {
             replicas: AtomicU32::new(expected.max(1)),
             is_on: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
+            lost_since: AtomicI64::new(0),
             to_strike: AtomicBool::new(false),
             found_lost: Notify::new(),
             changes: Notify::new(),
@@ -100,12 +102,19 @@ impl Roll {
     }
 
     pub fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire)
+        self.lost_since().is_some()
+    }
+
+    /// Since when requests wait, or each replica keeps to its share.
+    pub fn lost_since(&self) -> Option<Timestamp> {
+        let us = self.lost_since.load(Ordering::Acquire);
+        (us != 0).then(|| Timestamp::from_unix_us(us))
     }
 
     /// Notes that counters are missing; true for the first to find it.
-    pub fn lose(&self) -> bool {
-        !self.is_lost.swap(true, Ordering::AcqRel)
+    pub fn lose(&self, now: Timestamp) -> bool {
+        let us = now.unix_us().max(1);
+        self.lost_since.compare_exchange(0, us, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Whether a call has found counters missing since this was last asked.
@@ -115,7 +124,7 @@ impl Roll {
 
     /// Notes that everyone is back.
     pub fn make_whole(&self) {
-        self.is_lost.store(false, Ordering::Release);
+        self.lost_since.store(0, Ordering::Release);
         self.changes.notify_waiters();
     }
 
@@ -170,7 +179,7 @@ impl Redis {
 
     /// Notes that what this replica counted may be missing; true for the first to find it.
     pub(super) fn lose(&self) -> bool {
-        let is_first = self.roll.lose();
+        let is_first = self.roll.lose(self.clock.now());
         if is_first {
             tracing::warn!("counters in Redis are missing: every replica tells what it counted again");
         }

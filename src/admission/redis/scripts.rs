@@ -104,22 +104,23 @@ impl Script {
         Self { code, hash }
     }
 
-    /// Some calls on one owner's keys, by the script's hash, which the server knows once it ran.
-    pub fn by_hash(&self, calls: &[Call]) -> Cmd {
-        cmd("EVALSHA", &self.hash, calls)
+    /// Some calls on one owner's keys, by the script's hash, which the server knows once it ran. `awaited_until`:
+    /// by the server's clock, in microseconds, zero for ever; later it does nothing.
+    pub fn by_hash(&self, calls: &[Call], awaited_until: i64) -> Cmd {
+        cmd("EVALSHA", &self.hash, calls, awaited_until)
     }
 
     /// With the script's text, for a server that does not know it.
-    pub fn by_text(&self, calls: &[Call]) -> Cmd {
-        cmd("EVAL", &self.code, calls)
+    pub fn by_text(&self, calls: &[Call], awaited_until: i64) -> Cmd {
+        cmd("EVAL", &self.code, calls, awaited_until)
     }
 }
 
-fn cmd(name: &str, script: &str, calls: &[Call]) -> Cmd {
+fn cmd(name: &str, script: &str, calls: &[Call], awaited_until: i64) -> Cmd {
     let mut cmd = redis::cmd(name);
     cmd.arg(script).arg(1);
     if let Some(first) = calls.first() {
-        cmd.arg(&first.key[..]).arg(first.offset_us);
+        cmd.arg(&first.key[..]).arg(first.offset_us).arg(awaited_until);
     }
     for call in calls {
         cmd.arg(&call.packed[..]);

@@ -14,7 +14,11 @@ use ::redis::Value;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::oneshot, task::yield_now};
 
-use super::{Away, Redis, scripts::Call};
+use super::{
+    Away, Redis,
+    scripts::Call,
+    tentative::{Asker, Tentative},
+};
 use crate::admission::local::Owner;
 
 /// Operations in one call: Redis does nothing else until the last of them is done.
@@ -22,8 +26,9 @@ const AT_ONCE: usize = 32;
 
 /// Something asked, and where its answer goes.
 struct Asked {
+    asker: Asker,
     call: Call,
-    answer: oneshot::Sender<Result<Value, Away>>,
+    answer: oneshot::Sender<Result<Tentative<Value>, Away>>,
 }
 
 /// What the threads are about to ask.
@@ -63,14 +68,19 @@ impl Redis {
     /// Makes a call together with the others of this turn of the thread, unless Redis is known to be away.
     ///
     /// # Cancellation
-    /// Dropped, the call is made all the same.
-    pub(super) async fn run_together(self: &Arc<Self>, owner: Owner, call: Call) -> Result<Value, Away> {
+    /// Dropped, the call is made all the same, and undone when its answer comes.
+    pub(super) async fn run_together(
+        self: &Arc<Self>,
+        owner: Owner,
+        asker: Asker,
+        call: Call,
+    ) -> Result<Tentative<Value>, Away> {
         if self.breaker.open_since().is_some() {
             return Err(Away);
         }
         let (answer, answered) = oneshot::channel();
         let by = (thread::current().id(), owner);
-        if self.together.add(by, Asked { call, answer }) {
+        if self.together.add(by, Asked { asker, call, answer }) {
             let redis = Arc::clone(self);
             at_the_end_of_this_turn(&Handle::current(), async move { redis.ask_asked(by).await });
         }
@@ -78,26 +88,29 @@ impl Redis {
         answered.await.unwrap_or(Err(Away))
     }
 
-    async fn ask_asked(&self, by: (ThreadId, Owner)) {
-        let mut asked = self.together.take(by).into_iter();
-        loop {
-            let (calls, answers): (Vec<_>, Vec<_>) =
-                asked.by_ref().take(AT_ONCE).map(|Asked { call, answer }| (call, answer)).unzip();
-            if calls.is_empty() {
-                return;
-            }
+    async fn ask_asked(self: &Arc<Self>, by: (ThreadId, Owner)) {
+        let mut all = self.together.take(by);
+        while !all.is_empty() {
+            let rest = all.split_off(all.len().min(AT_ONCE));
+            let (calls, askers): (Vec<_>, Vec<_>) =
+                all.into_iter().map(|Asked { asker, call, answer }| (call, (asker, answer))).unzip();
             // Those before may have found Redis away.
             let got = if self.breaker.open_since().is_some() {
                 Err(Away)
             } else {
-                let got = self.ask_all(&calls).await;
+                let got = self.ask_awaited(by.1, &calls).await;
                 self.understood(got)
             };
+            // Whoever does not wait any more has been dropped, and the answer that is dropped undoes itself.
             match got {
-                // Whoever does not wait any more has been dropped.
-                Ok(got) => answers.into_iter().zip(got).for_each(|(answer, got)| drop(answer.send(Ok(got)))),
-                Err(away) => answers.into_iter().for_each(|answer| drop(answer.send(Err(away)))),
+                Ok(got) => {
+                    for ((asker, answer), got) in askers.into_iter().zip(got) {
+                        drop(answer.send(Ok(Tentative::new(Arc::clone(self), asker, got))));
+                    }
+                }
+                Err(away) => askers.into_iter().for_each(|(_, answer)| drop(answer.send(Err(away)))),
             }
+            all = rest;
         }
     }
 }

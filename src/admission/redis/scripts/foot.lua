@@ -1,6 +1,9 @@
--- The foot of every script: does what was asked, in that order, and writes what has changed.
-local answers = {}
-for i = 2, #ARGV do
+-- The foot of every script: does what was asked, in that order, and writes what has changed. The server's time
+-- is the first of the answers, and the only one when nobody waits any more: what is counted then is a slot that
+-- nobody gives back.
+local answers = { TIME[1] * SECOND + TIME[2] }
+if AWAITED_UNTIL > 0 and answers[1] > AWAITED_UNTIL then return cmsgpack.pack(answers) end
+for i = 3, #ARGV do
   local asked = cmsgpack.unpack(ARGV[i])
   answers[#answers + 1] = operations[asked[1]](asked)
 end

@@ -1,8 +1,9 @@
--- The head of every script. A call names an owner's main key, what to add to the server's time, and some
--- operations on the owner's keys, each packed as its name and arguments: its ARGV. What each gives back comes
+-- The head of every script. A call names an owner's main key, what to add to the server's time, until when
+-- of the server's time somebody waits for it (0: for ever), and some operations on the owner's keys, each
+-- packed as its name and arguments: its ARGV. What each gives back comes
 -- in one packed list. Times are microseconds; windows are flat lists of (second, requests, tokens), oldest first;
 -- limits below zero mean none.
-local TIME, OFFSET = redis.call('TIME'), tonumber(ARGV[1])
+local TIME, OFFSET, AWAITED_UNTIL = redis.call('TIME'), tonumber(ARGV[1]), tonumber(ARGV[2])
 local SPAN = 62
 local SECOND = 1000000
 -- A view is one sorted set. Ready keys score by priority and last use, below PARKED; parked ones by
