@@ -47,6 +47,10 @@ const OWN_HEADERS: [&str; 12] = [
     "transfer-encoding",
     "upgrade",
 ];
+fn is_own(header: &str) -> bool {
+    OWN_HEADERS.contains(&header.to_ascii_lowercase().as_str())
+}
+
 /// No wait of a relay is longer than a day.
 const LONGEST_WAIT_MS: u64 = 24 * 3_600 * 1_000;
 
@@ -57,13 +61,18 @@ impl Provider {
         let mut faults = Vec::new();
         check(&mut faults, "name", is_slug(&self.name), SLUG);
         match &self.auth {
-            AuthStyle::Header(name) => check(&mut faults, "auth.header", is_token(name), HEADER_NAME),
+            AuthStyle::Header(name) => {
+                check(&mut faults, "auth.header", is_token(name), HEADER_NAME);
+                // A credential may well stand in `authorization`, and without a `Bearer`.
+                let may_be_set = name.eq_ignore_ascii_case("authorization") || !is_own(name);
+                check(&mut faults, "auth.header", may_be_set, "the relay writes this header itself");
+            }
             AuthStyle::Query(name) => check(&mut faults, "auth.query", is_label(name), LABEL),
             AuthStyle::Bearer | AuthStyle::None => {}
         }
         for (name, value) in &self.headers {
             let field = format!("headers.{name}");
-            let is_own = OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+            let is_own = is_own(name);
             check(&mut faults, &field, is_token(name), HEADER_NAME);
             check(&mut faults, &field, !is_own, "this header is the relay's own");
             check(
@@ -261,6 +270,13 @@ mod tests {
             timeouts: Timeouts { connect_ms: 0, ..Timeouts::default() },
             ..provider()
         };
+        let refuses = |auth: &str| {
+            let provider = Provider { auth: AuthStyle::Header(auth.into()), ..provider() };
+            !provider.faults().is_empty()
+        };
+        assert!(
+            refuses("Host") && refuses("content-length") && !refuses("Authorization") && !refuses("x-key")
+        );
         let fields: Vec<_> = wrong.faults().into_iter().map(|fault| fault.field).collect();
         assert_eq!(fields, ["name", "auth.header", "headers.Host", "headers.x-ok", "timeouts.connect_ms"]);
     }

@@ -38,7 +38,7 @@ impl Default for BodyPatience {
 }
 
 /// Bytes that earn a body one more second: slower than any network that can be worked with.
-const BYTES_PER_SECOND: u64 = 4 << 10;
+const BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Reads a whole body, decoded, up to the limit. A body that comes too slowly is given up, so that
 /// connections cannot be held for nothing.

@@ -160,6 +160,16 @@ impl Local {
         }
     }
 
+    /// Whether a request is in.
+    pub(in crate::admission) fn has_pass(&self, tenant: TenantId, request: RequestId) -> bool {
+        self.door(tenant).lock().passes().any(|(id, _)| id == request)
+    }
+
+    /// Whether a lease of this key is live.
+    pub(in crate::admission) fn has_lease(&self, provider: ProviderId, lease: LeaseId, key: KeyId) -> bool {
+        self.keys(provider).lock().lease_mut(lease).is_some_and(|lease| lease.key == key)
+    }
+
     /// Every live lease.
     pub(in crate::admission) fn live_leases(&self) -> Vec<(ProviderId, Vec<(LeaseId, Leased)>)> {
         let providers: Vec<_> =

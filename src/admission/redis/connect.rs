@@ -17,7 +17,10 @@ use ::redis::{
 use parking_lot::RwLock;
 use tokio::time::timeout;
 
-use super::config::{Layout, RedisConfig, RedisError};
+use super::{
+    LATE,
+    config::{Layout, RedisConfig, RedisError},
+};
 
 /// One thread's connection; clones share the socket.
 #[derive(Clone)]
@@ -125,8 +128,8 @@ impl Connections {
     fn settings(&self) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.config.connect_timeout))
-            // Operations are bounded by the caller; this only clears what nobody waits for.
-            .set_response_timeout(Some(self.config.op_timeout * 4))
+            // Operations are bounded by the caller; this only clears what nobody listens for.
+            .set_response_timeout(Some(LATE))
     }
 
     /// Closes every connection: the next call makes its own.

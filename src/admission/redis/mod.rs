@@ -39,7 +39,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use ::redis::{ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value_ref};
@@ -67,8 +67,11 @@ use crate::{
         clock::{SharedClock, Timestamp},
         ids::ProviderId,
     },
-    telemetry::Metrics,
+    telemetry::{Metrics, labels::AdmissionOp},
 };
+
+/// An answer that comes later than this is not heard: what it counted lapses by itself.
+const LATE: Duration = Duration::from_secs(10);
 
 /// The Redis backend.
 #[derive(Debug)]
@@ -274,16 +277,17 @@ impl Redis {
 
     /// Makes calls on one owner's keys in one go, whatever the breaker says; one answer each.
     async fn ask_all(&self, calls: &[Call]) -> RedisResult<Vec<Value>> {
-        let answers = self.ask_until(calls, 0).await?.all;
+        let answers = self.ask_until(calls, 0, self.config.op_timeout).await?.all;
         if answers.len() == calls.len() { Ok(answers) } else { Err(calls::odd()) }
     }
 
-    /// As [`Self::ask_all`], but nothing is done once nobody waits any more.
+    /// As [`Self::ask_all`], but nothing is done once nobody waits any more, and an answer that comes late
+    /// still comes.
     async fn ask_awaited(&self, owner: Owner, calls: &[Call]) -> RedisResult<Vec<Value>> {
         // What comes back in time and was too late for the server shows that its clock was set: once more.
         for _ in 0..2 {
             let until = self.clocks.awaited_until(owner, self.config.op_timeout);
-            let answers = self.ask_until(calls, until).await?;
+            let answers = self.ask_until(calls, until, LATE).await?;
             self.clocks.heard(owner, answers.server_us);
             if answers.all.len() == calls.len() {
                 return Ok(answers.all);
@@ -292,34 +296,44 @@ impl Redis {
         Err(calls::odd())
     }
 
-    async fn ask_until(&self, calls: &[Call], awaited_until: i64) -> RedisResult<Answers> {
+    async fn ask_until(
+        &self,
+        calls: &[Call],
+        awaited_until: i64,
+        patience: Duration,
+    ) -> RedisResult<Answers> {
         let asked = Instant::now();
-        let answers = self.send(calls, awaited_until).await.and_then(|answer| Answers::read(&answer));
+        let answer = timeout(patience, self.send(calls, awaited_until)).await.map_err(timed_out);
+        let answers = answer.flatten().and_then(|answer| Answers::read(&answer));
         if let Some(metrics) = &self.metrics {
             let took = asked.elapsed();
             for call in calls {
                 metrics.admission_op(call.op.label(), took);
-                if answers.is_err() {
-                    metrics.admission_failed(call.op.label());
-                }
             }
         }
+        if answers.is_err() {
+            self.missed(calls.iter().map(|call| call.op.label()));
+        }
         answers
+    }
+
+    /// Counts operations without an answer.
+    fn missed(&self, ops: impl Iterator<Item = AdmissionOp>) {
+        if let Some(metrics) = &self.metrics {
+            ops.for_each(|op| metrics.admission_failed(op));
+        }
     }
 
     async fn send(&self, calls: &[Call], awaited_until: i64) -> RedisResult<Value> {
         let first = calls.first().ok_or_else(calls::odd)?;
         let script = self.scripts.of(first);
         let mut connection = self.connections.get().await?;
-        let answer = async {
-            match connection.send(&script.by_hash(calls, awaited_until)).await {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    connection.send(&script.by_text(calls, awaited_until)).await
-                }
-                answer => answer,
+        match connection.send(&script.by_hash(calls, awaited_until)).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                connection.send(&script.by_text(calls, awaited_until)).await
             }
-        };
-        timeout(self.config.op_timeout, answer).await.map_err(timed_out)?
+            answer => answer,
+        }
     }
 
     /// Tells the breaker how an answer was.

@@ -8,10 +8,12 @@ use super::{
     Redis,
     calls::{self, Acquired, LeaseEnd},
     queue::Work,
+    scripts::Op,
 };
 use crate::{
-    admission::{Acquire, Enter},
+    admission::{Acquire, Enter, local::Local},
     domain::ids::{LeaseId, ModelId, ProviderId, RequestId, TenantId},
+    telemetry::labels::AdmissionOp,
 };
 
 /// Who asked what, as far as undoing it needs.
@@ -29,6 +31,14 @@ impl Asker {
     pub const fn of_acquire(acquire: &Acquire) -> Self {
         let Acquire { lease, model, tokens, .. } = *acquire;
         Self::Acquire { provider: acquire.pool.provider, lease, model, tokens }
+    }
+
+    /// What it is counted as.
+    pub const fn label(self) -> AdmissionOp {
+        match self {
+            Self::Enter { .. } => Op::Enter.label(),
+            Self::Acquire { .. } => Op::Acquire.label(),
+        }
     }
 
     /// What undoes the answer, if it counted something.
@@ -58,6 +68,17 @@ pub struct Tentative<T> {
 impl Tentative<Value> {
     pub fn new(redis: Arc<Redis>, asker: Asker, value: Value) -> Self {
         Self { undoing: asker.undoing(&value), redis, value }
+    }
+}
+
+impl Tentative<Value> {
+    /// Whether what was counted is what is live here.
+    pub fn is_of(&self, own: &Local) -> bool {
+        match &self.undoing {
+            Some(Work::UndoPass { tenant, request }) => own.has_pass(*tenant, *request),
+            Some(Work::Lease { provider, end }) => own.has_lease(*provider, end.lease, end.key),
+            Some(Work::Pass { .. }) | None => false,
+        }
     }
 }
 

@@ -12,10 +12,11 @@ use std::{
 
 use ::redis::Value;
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::oneshot, task::yield_now};
+use tokio::{runtime::Handle, sync::oneshot, task::yield_now, time::timeout};
 
 use super::{
     Away, Redis,
+    connect::timed_out,
     scripts::Call,
     tentative::{Asker, Tentative},
 };
@@ -30,6 +31,9 @@ struct Asked {
     call: Call,
     answer: oneshot::Sender<Result<Tentative<Value>, Away>>,
 }
+
+/// Who asked, and where the answer goes.
+type Waiting = (Asker, oneshot::Sender<Result<Tentative<Value>, Away>>);
 
 /// What the threads are about to ask.
 #[derive(Default)]
@@ -95,22 +99,44 @@ impl Redis {
             let (calls, askers): (Vec<_>, Vec<_>) =
                 all.into_iter().map(|Asked { asker, call, answer }| (call, (asker, answer))).unzip();
             // Those before may have found Redis away.
-            let got = if self.breaker.open_since().is_some() {
-                Err(Away)
+            if self.breaker.open_since().is_some() {
+                // Dropped, their answers say that Redis is away.
+                drop(askers);
             } else {
-                let got = self.ask_awaited(by.1, &calls).await;
-                self.understood(got)
-            };
-            // Whoever does not wait any more has been dropped, and the answer that is dropped undoes itself.
-            match got {
-                Ok(got) => {
-                    for ((asker, answer), got) in askers.into_iter().zip(got) {
-                        drop(answer.send(Ok(Tentative::new(Arc::clone(self), asker, got))));
-                    }
-                }
-                Err(away) => askers.into_iter().for_each(|(_, answer)| drop(answer.send(Err(away)))),
+                self.ask_for(by.1, calls, askers).await;
             }
             all = rest;
+        }
+    }
+
+    /// Asks for some who wait `op_timeout` and then go on alone.
+    async fn ask_for(self: &Arc<Self>, owner: Owner, calls: Vec<Call>, askers: Vec<Waiting>) {
+        let redis = Arc::clone(self);
+        let mut asking = Box::pin(async move { redis.ask_awaited(owner, &calls).await });
+        let got = timeout(self.config.op_timeout, &mut asking).await.map_err(timed_out).flatten();
+        let is_late = got.as_ref().is_err_and(redis::RedisError::is_timeout);
+        if let Ok(got) = self.understood(got) {
+            for ((asker, answer), got) in askers.into_iter().zip(got) {
+                // Whoever does not wait any more has been dropped, and the answer that is dropped undoes itself.
+                drop(answer.send(Ok(Tentative::new(Arc::clone(self), asker, got))));
+            }
+        } else if is_late {
+            self.missed(askers.iter().map(|(asker, _)| asker.label()));
+            let askers: Vec<Asker> = askers.into_iter().map(|(asker, _)| asker).collect();
+            let redis = Arc::clone(self);
+            at_the_end_of_this_turn(&Handle::current(), async move {
+                if let Ok(got) = asking.await {
+                    askers.into_iter().zip(got).for_each(|(asker, got)| redis.heard_late(asker, got));
+                }
+            });
+        }
+    }
+
+    /// Somebody's answer has come when he went on alone: it stands only if it is what he then did.
+    fn heard_late(self: &Arc<Self>, asker: Asker, answer: Value) {
+        let answer = Tentative::new(Arc::clone(self), asker, answer);
+        if answer.is_of(&self.own) {
+            answer.with(()).keep();
         }
     }
 }

@@ -7,9 +7,10 @@ use tollway::domain::event::Outcome;
 
 use crate::harness::{
     client::RawClient,
+    eventually,
     scene::MODEL,
-    server::{Server, Setup},
-    upstream::{Script, Upstream, chat_chunk},
+    server::{Production, Server, Setup},
+    upstream::{Script, Upstream, Usage, chat_chunk, chat_json},
 };
 
 /// How a client leaves.
@@ -142,4 +143,32 @@ async fn under_the_backpressure_of_a_plain_answer() {
         script.hang()
     };
     leaves_in(script, false, Once::Stalled("ready")).await;
+}
+
+/// Redis answers a request that has gone: what it counted is given back at once, not when it lapses.
+#[tokio::test]
+async fn a_client_that_leaves_while_redis_is_asked_holds_nothing() {
+    let upstream = Upstream::start();
+    upstream.otherwise(|_| chat_json("Hello", Usage::new(9, 3)));
+    let production = Production::start().await;
+    let setup = production.replica();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let narrow = scene.tenant("narrow", |tenant| tenant.limits.concurrency = Some(3)).await;
+    let server = setup.boot().await;
+    server.caller(&narrow.token).chat(&ask(false)).await.expect_status(200);
+
+    for n in 0..40 {
+        let client = RawClient::chat(server.address(), &narrow.token, &ask(false)).await;
+        tokio::time::sleep(Duration::from_micros(200 * (n % 4))).await;
+        client.reset();
+    }
+
+    let operator = server.caller(&scene.operator_token().await);
+    let live = format!("/admin/v1/providers/{}/live", house.provider.id);
+    let is_free = async || operator.get(&live).await.expect_status(200).json()["keys"][0]["in_flight"] == 0;
+    eventually("the key to be free", Duration::from_secs(5), is_free).await;
+    for _ in 0..3 {
+        server.caller(&narrow.token).chat(&ask(false)).await.expect_status(200);
+    }
 }

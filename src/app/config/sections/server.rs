@@ -23,7 +23,7 @@ section! {
         /// How long an idle client connection is kept.
         keep_alive: Duration = "75s";
         /// How long a client may take to send a request's head, and again for its body; a body has a
-        /// second more for each 4 KiB that came.
+        /// second more for each 64 KiB that came.
         header_timeout: Duration = "10s";
         /// Client connections at once, for each worker.
         max_connections: usize = "100000";
