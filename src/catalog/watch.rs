@@ -28,6 +28,8 @@ pub struct Catalog {
     admission: Admission,
     clock: SharedClock,
     current: ArcSwap<Snapshot>,
+    /// Held by whoever reads it again: what a change has mended is given one more chance, not two.
+    refreshing: tokio::sync::Mutex<()>,
     checked_at: ArcSwap<Timestamp>,
     versions: watch::Sender<Versions>,
 }
@@ -42,7 +44,15 @@ impl Catalog {
         let snapshot = Snapshot::build(store.load_catalog().await?, &Snapshot::default());
         let checked_at = ArcSwap::from_pointee(clock.now());
         let (versions, _) = watch::channel(versions);
-        Ok(Self { store, admission, clock, current: ArcSwap::from_pointee(snapshot), checked_at, versions })
+        Ok(Self {
+            store,
+            admission,
+            clock,
+            current: ArcSwap::from_pointee(snapshot),
+            refreshing: tokio::sync::Mutex::default(),
+            checked_at,
+            versions,
+        })
     }
 
     /// The snapshot in force; keep it for the length of a request.
@@ -70,6 +80,7 @@ impl Catalog {
     /// # Errors
     /// When the store cannot be read; the snapshot in force stays.
     pub async fn refresh(&self) -> Result<(), CatalogError> {
+        let _turn = self.refreshing.lock().await;
         let now = self.clock.now();
         let current = self.current();
         let versions = self.store.versions().await?;

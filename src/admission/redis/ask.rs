@@ -6,7 +6,7 @@ use futures_util::future::join;
 
 use super::{
     Away, Redis,
-    calls::{self, Acquired, Entered, Granted},
+    calls::{self, Acquired, At, Entered, Granted},
     queue::Work,
     scripts::{Call, Op},
     tentative::{Asker, Tentative},
@@ -24,8 +24,6 @@ const TURNS: u32 = 64;
 /// How many losses, one right after the other, one entry waits for.
 const LOSSES: u32 = 4;
 
-/// Where a request was counted at the door: its second and epoch, zero where nothing is limited.
-type At = (i64, i64);
 /// What came of an entry.
 pub(super) type Entry = Result<Result<Tentative<At>, Refused>, Away>;
 /// What came of asking for a key; with it, when it was asked for.
@@ -41,17 +39,35 @@ impl Redis {
         let (mut entered, mut granted) = join(self.enter(enter), self.grant(acquire)).await;
         // One may have waited for lost counters to be told again; what the other had counted before is not
         // part of that.
-        let (tenant, provider) = (Owner::Tenant(enter.tenant), Owner::Provider(acquire.pool.provider));
         for _ in 0..2 {
-            let is_gone = |owner, epoch| epoch != 0 && !self.own.stands(owner, epoch);
-            if matches!(&entered, Ok(Ok(counted)) if is_gone(tenant, counted.value().1)) {
-                entered = self.once_more(self.enter(enter)).await;
-            }
-            if matches!(&granted, Ok(Ok(counted)) if is_gone(provider, counted.value().0.epoch)) {
-                granted = self.once_more(self.grant(acquire)).await;
-            }
+            entered = match entered {
+                Ok(Ok(counted)) if self.is_gone(Owner::Tenant(enter.tenant), *counted.value()) => {
+                    // There is nothing to be undone; it would undo what takes its place.
+                    counted.keep();
+                    self.once_more(self.enter(enter)).await
+                }
+                entered => entered,
+            };
+            granted = self.once_more_if_gone(granted, acquire).await;
         }
         (entered, granted)
+    }
+
+    /// Leases another key, likewise.
+    pub(super) async fn once_more_if_gone(self: &Arc<Self>, granted: Grant, acquire: &Acquire) -> Grant {
+        match granted {
+            Ok(Ok(counted)) if self.is_gone(Owner::Provider(acquire.pool.provider), counted.value().0.at) => {
+                counted.keep();
+                self.once_more(self.grant(acquire)).await
+            }
+            granted => granted,
+        }
+    }
+
+    /// Whether what was counted may have been lost since: who has counted nothing else there does not know.
+    fn is_gone(&self, owner: Owner, at: At) -> bool {
+        let may_be_lost = || at.losses != self.roll.losses() && self.own.epoch(owner) != at.epoch;
+        at.epoch != 0 && (!self.own.stands(owner, at.epoch) || may_be_lost())
     }
 
     /// When nothing of ours is missing any more: before, it would be counted beside what is told yet.
@@ -62,16 +78,20 @@ impl Redis {
 
     async fn enter(self: &Arc<Self>, enter: &Enter) -> Entry {
         if enter.windows.is_empty() && enter.funds.is_none() && enter.hold == Nanos::ZERO {
-            return Ok(Ok(Tentative::of_nothing(Arc::clone(self), (0, 0))));
+            return Ok(Ok(Tentative::of_nothing(Arc::clone(self), At::default())));
         }
         let owner = Owner::Tenant(enter.tenant);
         let mut expected = self.own.expects(owner);
         for _ in 0..LOSSES {
             let call = Call::on_tenant(Op::Enter, enter.tenant, self.clock_offset());
             let call = calls::enter(call, enter, expected);
+            let losses = self.roll.losses();
             let answer = self.run_together(owner, Asker::of_enter(enter), call).await?;
             match self.understood(calls::entered(answer.value(), enter))? {
-                Entered::In { second, epoch } => return Ok(Ok(answer.with((second, epoch)))),
+                Entered::In(at) => {
+                    self.look_back(expected).await?;
+                    return Ok(Ok(answer.with(At { losses, ..at })));
+                }
                 Entered::Refused(refused) => return Ok(Err(refused)),
                 Entered::Missing => expected = self.found_missing(owner, expected).await?,
             }
@@ -89,17 +109,20 @@ impl Redis {
             let asked_at = self.clock.now();
             let call = Call::on_provider(Op::Acquire, provider, self.clock_offset());
             let call = calls::acquire(call, &acquire, expected);
+            let losses = self.roll.losses();
             let answer = self.run_together(owner, Asker::of_acquire(&acquire), call).await?;
             match self.understood(calls::acquired(answer.value()))? {
                 Acquired::Again => {}
                 Acquired::Missing => expected = self.found_missing(owner, expected).await?,
                 Acquired::Load => self.load(&acquire).await?,
                 Acquired::NoKey(none) => return Ok(Err(none)),
-                Acquired::Leased { granted, version } => {
+                Acquired::Leased { mut granted, version } => {
+                    granted.at.losses = losses;
                     let key = granted.key;
                     if version == acquire.pool.version
                         || acquire.pool.keys.iter().any(|known| known.id == key)
                     {
+                        self.look_back(expected).await?;
                         return Ok(Ok(answer.with((granted, asked_at))));
                     }
                     // The counters follow a newer catalog than this caller, who would not know what
@@ -109,6 +132,11 @@ impl Redis {
             }
         }
         Err(Away)
+    }
+
+    /// What may have begun counters may have done so just after others were lost, of which somebody else knows.
+    async fn look_back(&self, expected: i64) -> Result<(), Away> {
+        if expected == ANY_EPOCH_OR_NONE { self.check_roll().await.map(drop) } else { Ok(()) }
     }
 
     /// Counters that are not those expected may be asked again, for those that this gives back.

@@ -23,13 +23,22 @@ const MOST_TOKENS: u64 = 1 << 44;
 /// Keys of a pool sent at once.
 const LOAD_CHUNK: usize = 250;
 
+/// Where something was counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct At {
+    /// The second of the server's clock.
+    pub second: i64,
+    /// The epoch of the counters; zero: nothing was counted.
+    pub epoch: i64,
+    /// How often counters had been lost when it was asked for.
+    pub losses: u32,
+}
+
 /// A key granted by Redis.
 #[derive(Debug, Clone, Copy)]
 pub struct Granted {
     pub key: KeyId,
-    /// The second of the server's clock in which it was counted, and the epoch of these counters.
-    pub second: i64,
-    pub epoch: i64,
+    pub at: At,
     /// Its place in the order of uses, and the one it had before.
     pub uses: (i64, i64),
 }
@@ -50,8 +59,8 @@ pub enum Acquired {
 
 /// What an enter met.
 pub enum Entered {
-    /// It was counted, in this second of the server's clock and this epoch of its counters.
-    In { second: i64, epoch: i64 },
+    /// It was counted.
+    In(At),
     /// Something stands in the way.
     Refused(Refused),
     /// These are not the counters that were expected.
@@ -79,7 +88,7 @@ pub fn has_entered(value: &Value) -> bool {
 pub fn entered(value: &Value, enter: &Enter) -> RedisResult<Entered> {
     let list: Vec<i64> = from_redis_value_ref(value)?;
     Ok(match list[..] {
-        [1, second, epoch] => Entered::In { second, epoch },
+        [1, second, epoch] => Entered::In(At { second, epoch, losses: 0 }),
         [2, kind, place, wait] => {
             let kind = match kind {
                 1 => LimitKind::Rpm,
@@ -121,8 +130,7 @@ pub fn acquired(value: &Value) -> RedisResult<Acquired> {
         1 => Acquired::Leased {
             granted: Granted {
                 key: KeyId::from_uuid(uuid(list.get(1).ok_or_else(odd)?)?),
-                second: number(2)?,
-                epoch: number(6)?,
+                at: At { second: number(2)?, epoch: number(6)?, losses: 0 },
                 uses: (number(4)?, number(5)?),
             },
             version: u64::try_from(number(3)?).unwrap_or(0),
@@ -207,7 +215,7 @@ impl LeaseEnd {
             lease,
             key: granted.key,
             model,
-            second: Some(granted.second),
+            second: Some(granted.at.second),
             reserved: tokens,
             used: 0,
             undone: Some(granted.uses),

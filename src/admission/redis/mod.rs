@@ -175,8 +175,8 @@ impl Redis {
         let (entered, granted) = self.enter_and_grant(enter, acquire).await;
         match entered {
             Ok(Ok(counted)) => {
-                let (second, epoch) = counted.keep();
-                self.own.note_enter(enter, second, epoch);
+                let at = counted.keep();
+                self.own.note_enter(enter, at.second, at.epoch);
             }
             // A key that was granted is dropped, and so given back.
             Ok(Err(refused)) => return Err(refused),
@@ -188,7 +188,7 @@ impl Redis {
     /// See [`super::Admission::acquire`].
     pub async fn acquire(self: &Arc<Self>, acquire: &Acquire) -> Result<Lease, Refused> {
         let granted = match self.whole().await {
-            Ok(()) => self.grant(acquire).await,
+            Ok(()) => self.once_more_if_gone(self.grant(acquire).await, acquire).await,
             Err(away) => Err(away),
         };
         self.lease(acquire, granted)
@@ -202,7 +202,7 @@ impl Redis {
         match granted {
             Ok(Ok(counted)) => {
                 let (granted, asked_at) = counted.keep();
-                self.own.note_acquire(acquire, granted.key, granted.second, granted.epoch);
+                self.own.note_acquire(acquire, granted.key, granted.at.second, granted.at.epoch);
                 let provider = acquire.pool.provider;
                 // Counted no earlier than asked: the send guard errs on the safe side.
                 Ok(Lease { id: acquire.lease, provider, key: granted.key, acquired_at: asked_at })

@@ -37,6 +37,8 @@ pub struct Roll {
     /// Since when not everyone is back after the counters were lost or Redis was away, in microseconds; zero:
     /// everyone is.
     lost_since: AtomicI64,
+    /// How often counters were lost.
+    losses: AtomicU32,
     /// Counters are missing although the roll may stand: on a cluster each is lost for itself.
     to_strike: AtomicBool,
     found_lost: Notify,
@@ -78,6 +80,7 @@ impl Roll {
             replicas: AtomicU32::new(expected.max(1)),
             is_on: AtomicBool::new(false),
             lost_since: AtomicI64::new(0),
+            losses: AtomicU32::new(0),
             to_strike: AtomicBool::new(false),
             found_lost: Notify::new(),
             changes: Notify::new(),
@@ -115,6 +118,11 @@ impl Roll {
     pub fn lose(&self, now: Timestamp) -> bool {
         let us = now.unix_us().max(1);
         self.lost_since.compare_exchange(0, us, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// How often counters were lost so far.
+    pub fn losses(&self) -> u32 {
+        self.losses.load(Ordering::Acquire)
     }
 
     /// Whether a call has found counters missing since this was last asked.
@@ -156,17 +164,24 @@ impl Redis {
     /// What to do about counters that are not those expected: where this replica counted nothing they
     /// are new, or others have made them again; else they were lost.
     pub(super) async fn missing(&self, has_past: bool) -> Result<(), Away> {
-        if !has_past && !self.roll.is_lost() {
-            if !self.roll.is_on() {
-                return Ok(());
-            }
-            let called = self.call_roll(Calling::Keep, FRESH_FOR).await;
-            if self.understood(called)?.was_on {
-                return Ok(());
-            }
+        if !has_past && !self.roll.is_lost() && self.check_roll().await? {
+            return Ok(());
         }
         self.found_lost();
         self.whole().await
+    }
+
+    /// Whether the roll stands, as far as this replica can tell; if not, the counters were lost.
+    pub(super) async fn check_roll(&self) -> Result<bool, Away> {
+        if !self.roll.is_on() {
+            return Ok(true);
+        }
+        let called = self.call_roll(Calling::Keep, FRESH_FOR).await;
+        let stands = self.understood(called)?.was_on;
+        if !stands {
+            self.found_lost();
+        }
+        Ok(stands)
     }
 
     /// Has the roll called, since counters are missing that this replica has a part in.
@@ -181,6 +196,7 @@ impl Redis {
     pub(super) fn lose(&self) -> bool {
         let is_first = self.roll.lose(self.clock.now());
         if is_first {
+            self.roll.losses.fetch_add(1, Ordering::AcqRel);
             tracing::warn!("counters in Redis are missing: every replica tells what it counted again");
         }
         is_first
