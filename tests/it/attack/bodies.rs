@@ -81,7 +81,7 @@ async fn a_body_that_dribbles_in_is_given_up_and_one_that_flows_is_not() {
     let setup = Setup::alone().set("TOLLWAY_SERVER_HEADER_TIMEOUT", "1s");
     let house = setup.scene().await.ordinary(&upstream.base_url()).await;
     let server = setup.boot().await;
-    let body = json!({"model": MODEL, "messages": [], "pad": "x".repeat(20_000)}).to_string();
+    let body = json!({"model": MODEL, "messages": [], "pad": "x".repeat(400_000)}).to_string();
     let head = |coding: &str| {
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n{coding}\r\n\r\n",
@@ -101,8 +101,8 @@ async fn a_body_that_dribbles_in_is_given_up_and_one_that_flows_is_not() {
     }
     let mut steady = RawClient::connect(server.address()).await;
     steady.send(head(&length).as_bytes()).await;
-    for piece in body.as_bytes().chunks(2_500) {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    for piece in body.as_bytes().chunks(25_000) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
         steady.send(piece).await;
     }
     assert!(steady.read_until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
