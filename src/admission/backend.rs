@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::{
     clock::Timestamp,
-    ids::{KeyId, ProviderId, TenantId},
+    ids::{KeyId, ModelId, ProviderId, TenantId},
 };
 
 /// The counters of this deployment. Cheap to clone; one per process.
@@ -100,6 +100,16 @@ impl Admission {
         match self {
             Self::Local(local) => local.clear(provider, scope),
             Self::Redis(redis) => redis.clear(provider, scope).await,
+        }
+    }
+
+    /// Lifts those cooldowns of a pool's keys that are `meant`, by key and model (none: for all models).
+    pub async fn clear_keys(&self, pool: &Pool, meant: impl Fn(KeyId, Option<ModelId>) -> bool) {
+        for (key, live) in self.inspect_pool(pool).await {
+            for (model, ..) in live.cooldowns.into_iter().filter(|(model, ..)| meant(key, *model)) {
+                let scope = model.map_or(CoolScope::Key(key), |model| CoolScope::KeyModel(key, model));
+                self.clear(pool.provider, scope).await;
+            }
         }
     }
 

@@ -37,7 +37,7 @@ impl Mended {
                 let mended = Self {
                     pool: pool.pool.clone(),
                     is_whole: called(&before.provider) != called(&pool.provider),
-                    keys: changed_keys(before, pool).collect(),
+                    keys: changed_keys(before, pool),
                     models: renamed
                         .iter()
                         .filter_map(|(of, model)| (*of == pool.provider.id).then_some(*model))
@@ -51,20 +51,14 @@ impl Mended {
 
     /// Lifts the cooldowns.
     pub async fn give_another_chance(&self, admission: &Admission) {
-        let provider = self.pool.provider;
         if self.is_whole {
-            admission.clear(provider, CoolScope::Provider).await;
+            admission.clear(self.pool.provider, CoolScope::Provider).await;
         }
-        let concerns = |key: KeyId, model: Option<ModelId>| {
+        let is_meant = |key: KeyId, model: Option<ModelId>| {
             let of_model = model.is_some_and(|model| self.models.contains(&model));
             self.is_whole || self.keys.contains(&key) || of_model
         };
-        for (key, live) in admission.inspect_pool(&self.pool).await {
-            for (model, ..) in live.cooldowns.into_iter().filter(|(model, ..)| concerns(key, *model)) {
-                let scope = model.map_or(CoolScope::Key(key), |model| CoolScope::KeyModel(key, model));
-                admission.clear(provider, scope).await;
-            }
-        }
+        admission.clear_keys(&self.pool, is_meant).await;
     }
 }
 
@@ -81,13 +75,18 @@ fn called(provider: &Provider) -> impl PartialEq + '_ {
     (&provider.base_url, provider.format, &provider.auth, provider.transport, &provider.headers)
 }
 
-fn changed_keys<'a>(old: &'a ProviderPool, new: &'a ProviderPool) -> impl Iterator<Item = KeyId> + 'a {
-    let called = |member: &PoolMember| {
-        let key = &member.key;
-        (key.fingerprint.clone(), key.base_url.clone(), key.params.clone(), member.is_usable())
-    };
-    let before: IdMap<KeyId, _> = old.members().map(|member| (member.key.id, called(member))).collect();
-    let is_changed =
-        move |member: &PoolMember| before.get(&member.key.id).is_some_and(|before| *before != called(member));
-    new.members().filter(move |member| is_changed(member)).map(|member| member.key.id)
+/// What decides how a provider is called with a key.
+fn presented(member: &PoolMember) -> impl PartialEq + '_ {
+    let key = &member.key;
+    (&key.fingerprint, &key.base_url, &key.params, member.is_usable())
+}
+
+fn changed_keys(old: &ProviderPool, new: &ProviderPool) -> BTreeSet<KeyId> {
+    let before: IdMap<KeyId, _> = old.members().map(|member| (member.key.id, presented(member))).collect();
+    new.members()
+        .filter_map(|member| {
+            let id = member.key.id;
+            (*before.get(&id)? != presented(member)).then_some(id)
+        })
+        .collect()
 }

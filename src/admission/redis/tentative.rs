@@ -69,9 +69,7 @@ impl Tentative<Value> {
     pub fn new(redis: Arc<Redis>, asker: Asker, value: Value) -> Self {
         Self { undoing: asker.undoing(&value), redis, value }
     }
-}
 
-impl Tentative<Value> {
     /// Whether what was counted is what is live here.
     pub fn is_of(&self, own: &Local) -> bool {
         match &self.undoing {

@@ -25,15 +25,10 @@ use crate::admission::local::Owner;
 /// Operations in one call: Redis does nothing else until the last of them is done.
 const AT_ONCE: usize = 32;
 
-/// Something asked, and where its answer goes.
-struct Asked {
-    asker: Asker,
-    call: Call,
-    answer: oneshot::Sender<Result<Tentative<Value>, Away>>,
-}
-
 /// Who asked, and where the answer goes.
 type Waiting = (Asker, oneshot::Sender<Result<Tentative<Value>, Away>>);
+/// Something asked.
+type Asked = (Call, Waiting);
 
 /// What the threads are about to ask.
 #[derive(Default)]
@@ -84,7 +79,7 @@ impl Redis {
         }
         let (answer, answered) = oneshot::channel();
         let by = (thread::current().id(), owner);
-        if self.together.add(by, Asked { asker, call, answer }) {
+        if self.together.add(by, (call, (asker, answer))) {
             let redis = Arc::clone(self);
             at_the_end_of_this_turn(&Handle::current(), async move { redis.ask_asked(by).await });
         }
@@ -96,8 +91,7 @@ impl Redis {
         let mut all = self.together.take(by);
         while !all.is_empty() {
             let rest = all.split_off(all.len().min(AT_ONCE));
-            let (calls, askers): (Vec<_>, Vec<_>) =
-                all.into_iter().map(|Asked { asker, call, answer }| (call, (asker, answer))).unzip();
+            let (calls, askers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
             // Those before may have found Redis away.
             if self.breaker.open_since().is_some() {
                 // Dropped, their answers say that Redis is away.

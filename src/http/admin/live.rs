@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    admission::{CoolScope, KeyLive, Pool, PoolKey},
+    admission::{KeyLive, Pool, PoolKey},
     domain::{
         clock::Timestamp,
         ids::{KeyId, ModelId, ProviderId},
@@ -111,12 +111,7 @@ async fn clear_cooldown(request: HttpRequest) -> Answer {
     let desk = Desk::of(&request)?;
     let key = desk.store.lookup_key(id_in_path(&request, "key")?).await?;
     let key = key.ok_or_else(|| Problem::missing("key"))?;
-    let live = desk.admission.inspect_pool(&pool(key.provider_id, std::slice::from_ref(&key))).await;
-    let cooldowns = live.into_iter().flat_map(|(_, live)| live.cooldowns);
-    for (model, ..) in cooldowns {
-        let scope = model.map_or(CoolScope::Key(key.id), |model| CoolScope::KeyModel(key.id, model));
-        desk.admission.clear(key.provider_id, scope).await;
-    }
+    desk.admission.clear_keys(&pool(key.provider_id, std::slice::from_ref(&key)), |_, _| true).await;
     Ok(HttpResponse::NoContent().finish())
 }
 
