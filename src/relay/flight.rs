@@ -255,6 +255,11 @@ impl Flight {
         self.current.as_ref().map(|current| current.lease)
     }
 
+    /// Whether it has been settled: nothing is counted or journaled after.
+    pub(super) fn is_settled(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+
     /// Whether content has reached the client or is about to.
     pub(super) fn has_content(&self) -> bool {
         self.first_content.is_some()

@@ -180,6 +180,9 @@ enum Step {
 impl Passing {
     /// Gathers everything that is ready into one piece.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if self.opened.flight.is_settled() {
+            return Poll::Ready(Step::End(self.take_held()));
+        }
         let span = self.opened.flight.span.clone();
         let _inside = span.enter();
         // An answer that always has more ready would never let its timer have a turn.

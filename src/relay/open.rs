@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -35,7 +36,7 @@ pub(super) struct Opened {
 pub(super) struct Rest {
     /// What may go out already.
     pub held: BytesMut,
-    /// What comes; none: the answer is complete and the flight settled.
+    /// What comes: of an answer that is settled only its body's own end; none: nothing.
     pub body: Option<net::Body>,
     pub filter: Box<Filter>,
     pub redactor: Redactor,
@@ -80,7 +81,7 @@ impl NotOpened {
 }
 
 impl Opened {
-    /// Whether the answer is complete and settled: nothing comes after what is held.
+    /// Whether everything is held: the answer is settled and its connection done with.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.body.is_none()
     }
@@ -123,7 +124,8 @@ pub(super) async fn read_to_content(
         }
         flight.meter.note(seen);
         if seen.terminal {
-            return Ok(complete(flight, rest, reply.status).await);
+            let rest = complete(flight, rest, reply.status).await;
+            return Ok(Rest { body: unless_over(body), ..rest });
         }
         if seen.first_content {
             flight.content_began();
@@ -135,6 +137,14 @@ pub(super) async fn read_to_content(
             rest.body = Some(body);
             return Ok(rest);
         }
+    }
+}
+
+/// A body, unless its own end has come with the answer's.
+fn unless_over(mut body: net::Body) -> Option<net::Body> {
+    match body.chunk().now_or_never() {
+        Some(None | Some(Err(_))) => None,
+        Some(Some(Ok(_))) | None => Some(body),
     }
 }
 

@@ -207,3 +207,20 @@ async fn the_second_request_uses_the_connection_of_the_first() {
     }
     assert_eq!(upstream.accepted_connections(), 1);
 }
+
+#[tokio::test]
+async fn a_connection_is_kept_when_the_end_of_its_body_comes_after_done() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone().set("TOLLWAY_SERVER_WORKERS", "1");
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    upstream.otherwise(|_| {
+        Script::status(200).sse().body(tricky_stream()).sleep(std::time::Duration::from_millis(20)).end()
+    });
+    for _ in 0..3 {
+        let answer = caller.chat(&ask(true)).await.expect_status(200);
+        assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
+    }
+    assert_eq!(upstream.accepted_connections(), 1);
+}
