@@ -201,11 +201,10 @@ create table replicas (
     journal_bytes bigint not null
 );
 
--- hour is started_at rounded down to the hour, in seconds since 1970. The last attempt, which nearly
--- always is the only one, stands in the row itself: route_id and what follows, where there was one;
--- it was sent attempt_after_us after started_at. No reference leaves this table: what an event names
--- may be removed before it.
-create table usage_events (
+-- Who asked for what, and where it came in: the part of an event that repeats from event to event. The
+-- id is computed from the other columns, so that every replica arrives at the same one; no row is ever
+-- changed. No reference leaves this table or the next: what they name may be removed before them.
+create table usage_callers (
     id uuid primary key,
     tenant_id uuid not null,
     member_id uuid,
@@ -214,6 +213,26 @@ create table usage_events (
     model text not null,
     format text not null,
     stream boolean not null,
+    replica_id uuid not null
+);
+
+-- What served an attempt; the id is computed in the same way.
+create table usage_upstreams (
+    id uuid primary key,
+    route_id uuid not null,
+    provider_id uuid not null,
+    key_id uuid not null,
+    upstream_model text not null
+);
+
+-- The last attempt, which nearly always is the only one, stands in the row itself: upstream_id and what
+-- follows, where there was one; it was sent attempt_after_us after started_at. tenant_id is its caller's
+-- too, and here for the index. Callers and upstreams are written before the events that name them;
+-- nothing enforces it, which would cost a look at both for every event.
+create table usage_events (
+    id uuid primary key,
+    tenant_id uuid not null,
+    caller_id uuid not null,
     outcome text not null,
     status bigint not null,
     input_tokens bigint not null,
@@ -230,14 +249,9 @@ create table usage_events (
     charge_nanos bigint not null,
     cost_nanos bigint not null,
     started_at timestamptz not null,
-    hour bigint not null,
     first_content_ms bigint,
     duration_ms bigint not null,
-    replica_id uuid not null,
-    route_id uuid,
-    provider_id uuid,
-    key_id uuid,
-    upstream_model text,
+    upstream_id uuid,
     attempt_after_us bigint,
     attempt_duration_ms bigint,
     attempt_status bigint,
@@ -250,10 +264,7 @@ create index usage_events_by_tenant on usage_events (tenant_id, id);
 create table attempts (
     event_id uuid not null,
     n bigint not null,
-    route_id uuid not null,
-    provider_id uuid not null,
-    key_id uuid not null,
-    upstream_model text not null,
+    upstream_id uuid not null,
     started_at timestamptz not null,
     duration_ms bigint not null,
     status bigint,

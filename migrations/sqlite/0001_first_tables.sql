@@ -201,11 +201,10 @@ create table replicas (
     journal_bytes integer not null
 ) strict, without rowid;
 
--- hour is started_at rounded down to the hour, in seconds since 1970. The last attempt, which nearly
--- always is the only one, stands in the row itself: route_id and what follows, where there was one;
--- it was sent attempt_after_us after started_at. No reference leaves this table: what an event names
--- may be removed before it.
-create table usage_events (
+-- Who asked for what, and where it came in: the part of an event that repeats from event to event. The
+-- id is computed from the other columns, so that every replica arrives at the same one; no row is ever
+-- changed. No reference leaves this table or the next: what they name may be removed before them.
+create table usage_callers (
     id blob primary key,
     tenant_id blob not null,
     member_id blob,
@@ -214,6 +213,26 @@ create table usage_events (
     model text not null,
     format text not null,
     stream integer not null,
+    replica_id blob not null
+) strict, without rowid;
+
+-- What served an attempt; the id is computed in the same way.
+create table usage_upstreams (
+    id blob primary key,
+    route_id blob not null,
+    provider_id blob not null,
+    key_id blob not null,
+    upstream_model text not null
+) strict, without rowid;
+
+-- The last attempt, which nearly always is the only one, stands in the row itself: upstream_id and what
+-- follows, where there was one; it was sent attempt_after_us after started_at. tenant_id is its caller's
+-- too, and here for the index. Callers and upstreams are written before the events that name them;
+-- nothing enforces it, which would cost a look at both for every event.
+create table usage_events (
+    id blob primary key,
+    tenant_id blob not null,
+    caller_id blob not null,
     outcome text not null,
     status integer not null,
     input_tokens integer not null,
@@ -230,14 +249,9 @@ create table usage_events (
     charge_nanos integer not null,
     cost_nanos integer not null,
     started_at text not null,
-    hour integer not null,
     first_content_ms integer,
     duration_ms integer not null,
-    replica_id blob not null,
-    route_id blob,
-    provider_id blob,
-    key_id blob,
-    upstream_model text,
+    upstream_id blob,
     attempt_after_us integer,
     attempt_duration_ms integer,
     attempt_status integer,
@@ -249,10 +263,7 @@ create index usage_events_by_tenant on usage_events (tenant_id, id);
 create table attempts (
     event_id blob not null,
     n integer not null,
-    route_id blob not null,
-    provider_id blob not null,
-    key_id blob not null,
-    upstream_model text not null,
+    upstream_id blob not null,
     started_at text not null,
     duration_ms integer not null,
     status integer,

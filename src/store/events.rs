@@ -63,6 +63,7 @@ struct EventRow {
     first_content_ms: Option<i64>,
     duration_ms: i64,
     replica_id: Uuid,
+    upstream_id: Option<Uuid>,
     route_id: Option<Uuid>,
     provider_id: Option<Uuid>,
     key_id: Option<Uuid>,
@@ -121,17 +122,19 @@ fn usage(cell: &Cell, row: &EventRow) -> Result<Usage, StoreError> {
 
 /// The attempt that stands in the event's row.
 fn last_attempt(cell: &Cell, row: &EventRow) -> Result<Option<Attempt>, StoreError> {
-    let Some(route_id) = row.route_id else { return Ok(None) };
+    if row.upstream_id.is_none() {
+        return Ok(None);
+    }
     let bad = |column| move || cell.bad(column);
     let after_us = row.attempt_after_us.ok_or_else(bad("attempt_after_us"))?;
     let started_us = Timestamp::from(row.started_at).unix_us();
     let duration_ms = row.attempt_duration_ms.ok_or_else(bad("attempt_duration_ms"))?;
     let class = row.attempt_class.as_deref().map(|class| cell.variant("attempt_class", class));
     Ok(Some(Attempt {
-        route_id: RouteId::from_uuid(route_id),
-        provider_id: ProviderId::from_uuid(row.provider_id.ok_or_else(bad("provider_id"))?),
-        key_id: KeyId::from_uuid(row.key_id.ok_or_else(bad("key_id"))?),
-        upstream_model: row.upstream_model.clone().ok_or_else(bad("upstream_model"))?,
+        route_id: RouteId::from_uuid(row.route_id.ok_or_else(bad("upstream_id"))?),
+        provider_id: ProviderId::from_uuid(row.provider_id.ok_or_else(bad("upstream_id"))?),
+        key_id: KeyId::from_uuid(row.key_id.ok_or_else(bad("upstream_id"))?),
+        upstream_model: row.upstream_model.clone().ok_or_else(bad("upstream_id"))?,
         started_at: Timestamp::from_unix_us(started_us.saturating_add(after_us)),
         duration_ms: cell.number("attempt_duration_ms", duration_ms)?,
         status: cell.maybe("attempt_status", row.attempt_status)?,
@@ -171,9 +174,11 @@ impl TryFrom<AttemptRow> for Attempt {
     }
 }
 
+/// An event is read first, by an index, and what it names is looked up: the joins are outer ones so that
+/// no database is tempted to begin elsewhere, and an event whose caller is gone fails instead of hiding.
 const SELECT: &str = "select
-        id,
-        tenant_id,
+        usage_events.id,
+        usage_events.tenant_id,
         member_id,
         token_id,
         model_id,
@@ -199,6 +204,7 @@ const SELECT: &str = "select
         first_content_ms,
         duration_ms,
         replica_id,
+        upstream_id,
         route_id,
         provider_id,
         key_id,
@@ -208,24 +214,28 @@ const SELECT: &str = "select
         attempt_status,
         attempt_class
     from usage_events
+    left join usage_callers on usage_callers.id = usage_events.caller_id
+    left join usage_upstreams on usage_upstreams.id = usage_events.upstream_id
     where true";
 
 impl Store {
     /// The event of this id with its attempts.
     pub async fn lookup_event(&self, id: RequestId) -> Result<Option<UsageEvent>, StoreError> {
-        let rows = listing!(self, EventRow, SELECT, Page::first(1), { "id = ?" => Some(id.uuid()) })?;
+        let rows = listing!(self, EventRow, SELECT, Page::first(1), by "usage_events.id", {
+            "usage_events.id = ?" => Some(id.uuid()),
+        })?;
         Ok(self.with_attempts(rows).await?.pop())
     }
 
     /// Events with their attempts.
     pub async fn list_events(&self, filter: &EventFilter, page: Page) -> Result<Vec<UsageEvent>, StoreError> {
-        let rows = listing!(self, EventRow, SELECT, page, {
-            "tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
+        let rows = listing!(self, EventRow, SELECT, page, by "usage_events.id", {
+            "usage_events.tenant_id = ?" => filter.tenant_id.map(TenantId::uuid),
             "member_id = ?" => filter.member_id.map(MemberId::uuid),
             "token_id = ?" => filter.token_id.map(AccessTokenId::uuid),
             "model_id = ?" => filter.model_id.map(ModelId::uuid),
-            "id >= ?" => filter.since.map(first_id_at),
-            "id < ?" => filter.until.map(first_id_at),
+            "usage_events.id >= ?" => filter.since.map(first_id_at),
+            "usage_events.id < ?" => filter.until.map(first_id_at),
         })?;
         self.with_attempts(rows).await
     }
@@ -248,6 +258,7 @@ impl Store {
                     status,
                     class
                 from attempts
+                left join usage_upstreams on usage_upstreams.id = attempts.upstream_id
                 where event_id in (",
             );
             let mut ids = query.separated(", ");

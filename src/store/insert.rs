@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use crate::store::tx::Open;
 
-/// Rows of one insert. The widest, of 36 columns, stays below SQLite's 32 766 parameters and
-/// Postgres's 65 535, and takes 400 KB in each SQLite connection that writes. Twice as many rows
+/// Rows of one insert. The widest, of 26 columns, stays below SQLite's 32 766 parameters and
+/// Postgres's 65 535, and takes 320 KB in each SQLite connection that writes. Twice as many rows
 /// take twice that, and SQLite more instructions for each, not fewer: its own small allocator has
 /// room for the values of a dozen.
 const SIZES: [usize; 5] = [128, 32, 8, 2, 1];

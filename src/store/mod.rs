@@ -22,6 +22,7 @@ mod catalog;
 mod changes;
 mod column;
 mod db;
+mod dimensions;
 mod error;
 mod events;
 mod grants;

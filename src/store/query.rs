@@ -53,9 +53,15 @@ macro_rules! bind_row {
 }
 
 /// A list: the select up to `where true`, what narrows it (each only where there is a value, which
-/// stands in for every `?`), and the page, ordered by id.
+/// stands in for every `?`), and the page, ordered by id. A select of several tables says whose id.
 macro_rules! listing {
-    ($store:expr, $row:ty, $select:expr, $page:expr, { $($condition:literal => $value:expr),* $(,)? }) => {
+    ($store:expr, $row:ty, $select:expr, $page:expr, { $($conditions:tt)* }) => {
+        listing!($store, $row, $select, $page, by "id", { $($conditions)* })
+    };
+    (
+        $store:expr, $row:ty, $select:expr, $page:expr, by $id:literal,
+        { $($condition:literal => $value:expr),* $(,)? }
+    ) => {
         reading!($store, conn => async {
             let mut query = sqlx::QueryBuilder::new($select);
             $(if let Some(value) = $value {
@@ -66,9 +72,9 @@ macro_rules! listing {
                 }
             })*
             if let Some(after) = $page.after {
-                query.push(" and id > ").push_bind(after);
+                query.push(concat!(" and ", $id, " > ")).push_bind(after);
             }
-            query.push(" order by id limit ").push_bind(i64::from($page.limit));
+            query.push(concat!(" order by ", $id, " limit ")).push_bind(i64::from($page.limit));
             query.build_query_as::<$row>().fetch_all(conn).await
         })
     };

@@ -10,11 +10,12 @@ use crate::{
         clock::Timestamp,
         event::{Attempt, UsageEvent},
         failure::FailureClass,
-        ids::{MemberId, RequestId},
+        ids::RequestId,
     },
     store::{
         Store, StoreError, Tx,
         column::signed,
+        dimensions::{Dimensions, Named},
         insert::{Insert, Size, batches},
     },
 };
@@ -22,12 +23,7 @@ use crate::{
 const EVENT_COLUMNS: &[&str] = &[
     "id",
     "tenant_id",
-    "member_id",
-    "token_id",
-    "model_id",
-    "model",
-    "format",
-    "stream",
+    "caller_id",
     "outcome",
     "status",
     "input_tokens",
@@ -44,14 +40,9 @@ const EVENT_COLUMNS: &[&str] = &[
     "charge_nanos",
     "cost_nanos",
     "started_at",
-    "hour",
     "first_content_ms",
     "duration_ms",
-    "replica_id",
-    "route_id",
-    "provider_id",
-    "key_id",
-    "upstream_model",
+    "upstream_id",
     "attempt_after_us",
     "attempt_duration_ms",
     "attempt_status",
@@ -64,18 +55,7 @@ static EVENTS: Insert =
 // An event whose partition was dropped may leave its attempts behind for a while.
 static ATTEMPTS: Insert = Insert::into(
     "attempts",
-    &[
-        "event_id",
-        "n",
-        "route_id",
-        "provider_id",
-        "key_id",
-        "upstream_model",
-        "started_at",
-        "duration_ms",
-        "status",
-        "class",
-    ],
+    &["event_id", "n", "upstream_id", "started_at", "duration_ms", "status", "class"],
 )
 .then("on conflict (event_id, n) do nothing");
 
@@ -117,7 +97,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`]: it is not known whether it happened; record the same again.
     pub async fn record_events(&self, events: &[UsageEvent]) -> Result<RecordOutcome, StoreError> {
-        // Every recorder goes by id, then by tenant: two never wait for each other in a circle.
+        // Every recorder goes by caller, by upstream, by id, then by tenant: two never wait for each other
+        // in a circle.
         let mut sorted: Vec<&UsageEvent> = events.iter().collect();
         sorted.sort_by_key(|event| event.id);
         sorted.dedup_by_key(|event| event.id);
@@ -151,27 +132,29 @@ impl Store {
 impl Tx {
     /// Records events in the order of their ids; gives those that were new.
     async fn record(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<Vec<RequestId>, StoreError> {
-        let mut fresh = Vec::with_capacity(events.len());
-        for (size, batch) in batches(events) {
+        let (mut dimensions, named) = Dimensions::of(events);
+        self.insert_dimensions(&dimensions).await?;
+        let mut fresh: Vec<Named<'_>> = Vec::with_capacity(named.len());
+        for (size, batch) in batches(&named) {
             let new = self.insert_events(size, batch, guess).await?;
             match guess {
                 Guess::AllNew => fresh.extend_from_slice(batch),
                 Guess::SomeKnown => {
                     let new: HashSet<Uuid> = new.into_iter().collect();
-                    fresh.extend(batch.iter().filter(|event| new.contains(&event.id.uuid())));
+                    fresh.extend(batch.iter().filter(|one| new.contains(&one.event.id.uuid())));
                 }
             }
         }
-        self.insert_attempts(&fresh).await?;
+        self.insert_attempts(&fresh, &mut dimensions).await?;
         self.charge(&fresh, guess).await?;
-        Ok(fresh.iter().map(|event| event.id).collect())
+        Ok(fresh.iter().map(|one| one.event.id).collect())
     }
 
     /// Inserts events; gives the ids of those that were not there yet, where some may be.
     async fn insert_events(
         &mut self,
         size: Size,
-        events: &[&UsageEvent],
+        events: &[Named<'_>],
         guess: Guess,
     ) -> Result<Vec<Uuid>, StoreError> {
         let insert = match guess {
@@ -181,18 +164,13 @@ impl Tx {
         let text = insert.text(&self.open, size);
         writing!(self, conn => async {
             let mut query = sqlx::query(text);
-            for event in events {
+            for Named { event, caller_id, upstream_id } in events {
                 let last = event.attempts.last();
                 bind_row!(
                     query,
                     event.id.uuid(),
                     event.tenant_id.uuid(),
-                    event.member_id.map(MemberId::uuid),
-                    event.token_id.uuid(),
-                    event.model_id.uuid(),
-                    event.model.as_str(),
-                    event.format.as_str(),
-                    event.stream,
+                    *caller_id,
                     event.outcome.as_str(),
                     i64::from(event.status),
                     signed(event.usage.input_tokens),
@@ -209,14 +187,9 @@ impl Tx {
                     event.charge.get(),
                     event.cost.get(),
                     event.started_at.to_utc(),
-                    hour_of(event.started_at),
                     event.first_content_ms.map(i64::from),
                     i64::from(event.duration_ms),
-                    event.replica_id.uuid(),
-                    last.map(|attempt| attempt.route_id.uuid()),
-                    last.map(|attempt| attempt.provider_id.uuid()),
-                    last.map(|attempt| attempt.key_id.uuid()),
-                    last.map(|attempt| attempt.upstream_model.as_str()),
+                    *upstream_id,
                     last.map(|attempt| after_us(event, attempt)),
                     last.map(|attempt| i64::from(attempt.duration_ms)),
                     last.and_then(|attempt| attempt.status).map(i64::from),
@@ -228,26 +201,28 @@ impl Tx {
     }
 
     /// Inserts the attempts before each event's last, which its own row has.
-    async fn insert_attempts(&mut self, events: &[&UsageEvent]) -> Result<(), StoreError> {
-        let mut attempts: Vec<(Uuid, i64, &Attempt)> = Vec::new();
-        for event in events {
+    async fn insert_attempts<'a>(
+        &mut self,
+        events: &[Named<'a>],
+        dimensions: &mut Dimensions<'a>,
+    ) -> Result<(), StoreError> {
+        let mut attempts: Vec<(Uuid, i64, Uuid, &Attempt)> = Vec::new();
+        for Named { event, .. } in events {
             if let Some((_, earlier)) = event.attempts.split_last() {
-                attempts.extend((1..).zip(earlier).map(|(n, attempt)| (event.id.uuid(), n, attempt)));
+                let row = |(n, attempt)| (event.id.uuid(), n, dimensions.upstream_id(attempt), attempt);
+                attempts.extend((1..).zip(earlier).map(row));
             }
         }
         for (size, batch) in batches(&attempts) {
             let text = ATTEMPTS.text(&self.open, size);
             executing!(self, conn => async {
                 let mut query = sqlx::query(text);
-                for (event_id, n, attempt) in batch {
+                for (event_id, n, upstream_id, attempt) in batch {
                     bind_row!(
                         query,
                         *event_id,
                         *n,
-                        attempt.route_id.uuid(),
-                        attempt.provider_id.uuid(),
-                        attempt.key_id.uuid(),
-                        attempt.upstream_model.as_str(),
+                        *upstream_id,
                         attempt.started_at.to_utc(),
                         i64::from(attempt.duration_ms),
                         attempt.status.map(i64::from),
@@ -261,9 +236,9 @@ impl Tx {
     }
 
     /// Books the charges of new events, and moves the balances by what was booked.
-    async fn charge(&mut self, events: &[&UsageEvent], guess: Guess) -> Result<(), StoreError> {
+    async fn charge(&mut self, events: &[Named<'_>], guess: Guess) -> Result<(), StoreError> {
         let charged: Vec<&UsageEvent> =
-            events.iter().copied().filter(|event| event.charge.get() != 0).collect();
+            events.iter().map(|one| one.event).filter(|event| event.charge.get() != 0).collect();
         let mut owed: BTreeMap<Uuid, i64> = BTreeMap::new();
         for (size, batch) in batches(&charged) {
             for (tenant_id, amount) in self.insert_charges(size, batch, guess).await? {
@@ -329,9 +304,4 @@ fn ended_at(event: &UsageEvent) -> Timestamp {
 /// From when the request came to when the attempt was sent, µs.
 fn after_us(event: &UsageEvent, attempt: &Attempt) -> i64 {
     attempt.started_at.unix_us().saturating_sub(event.started_at.unix_us())
-}
-
-/// The start of an instant's hour, in seconds since 1970.
-fn hour_of(at: Timestamp) -> i64 {
-    at.unix_s().div_euclid(3_600) * 3_600
 }

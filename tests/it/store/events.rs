@@ -73,7 +73,13 @@ async fn the_attempt_that_answered_stands_in_the_event_itself(store: OwnStore) {
     };
     for event in [retried, usual] {
         let last = event.attempts.last().unwrap();
-        let by_key = format!("select model from usage_events where {}", of_key(last.key_id));
+        let by_key = format!(
+            "select model from usage_events
+            join usage_callers on usage_callers.id = caller_id
+            join usage_upstreams on usage_upstreams.id = upstream_id
+            where {}",
+            of_key(last.key_id)
+        );
         assert_eq!(raw(&store, &by_key).await, [event.model]);
     }
 }

@@ -15,13 +15,21 @@ const HOT: &[&str] = &[
     "select id from members where tenant_id = ID and subject = 'x'",
     "select id from grants where tenant_id = ID and subject_kind = 'member' and subject_id = ID order by id",
     "select balance_nanos from balances where tenant_id = ID",
-    "select id from usage_events where id = ID",
-    "select id from usage_events where tenant_id = ID and id > ID order by id limit 10",
-    "select event_id from attempts where event_id in (ID, ID) order by event_id, n",
+    "EVENTS where usage_events.id = ID order by usage_events.id limit 1",
+    "EVENTS where true and usage_events.id > ID order by usage_events.id limit 10",
+    "EVENTS where true and usage_events.tenant_id = ID and usage_events.id > ID
+        order by usage_events.id limit 10",
+    "select event_id, route_id from attempts left join usage_upstreams on usage_upstreams.id = upstream_id
+        where event_id in (ID, ID) order by event_id, n",
     "select id from ledger_entries where tenant_id = ID and id > ID order by id limit 10",
     OF_EVENT,
     "select id from access_tokens where revoked_at is not null and revoked_at >= 'AT'",
 ];
+
+/// Events with their callers and upstreams.
+const EVENTS: &str = "select usage_events.id, model, route_id from usage_events
+    left join usage_callers on usage_callers.id = usage_events.caller_id
+    left join usage_upstreams on usage_upstreams.id = usage_events.upstream_id";
 
 /// A charge by its own id, other entries by an index that charges are not in.
 const OF_EVENT: &str = "select id from ledger_entries
@@ -59,16 +67,25 @@ async fn postgres_scans_no_table_for_a_hot_lookup() {
     raw(&store, "analyze").await;
     for query in HOT {
         let query = query
+            .replace("EVENTS", EVENTS)
             .replace("HASH", "decode(repeat('01', 32), 'hex')")
             .replace("ID", "cast('019adf2e-0000-7000-8000-000000000000' as uuid)")
             .replace("AT", "2026-11-30T00:00:00Z");
         let plan = raw(&store, &format!("explain {query}")).await.join("\n");
         // Partitions and tables that a test leaves empty cost nothing to scan.
-        let large =
-            ["on access_tokens", "on members", "on tenants", "on usage_events_default", "on ledger_entries"];
+        let large = [
+            "on access_tokens",
+            "on members",
+            "on tenants",
+            "on usage_events_default",
+            "on usage_callers",
+            "on usage_upstreams",
+            "on ledger_entries",
+        ];
         let scans =
             plan.lines().any(|line| line.contains("Seq Scan") && large.iter().any(|on| line.contains(on)));
         assert!(!scans, "{query}\n{plan}");
+        assert!(!query.contains("usage_events") || !plan.contains("Sort  ("), "sorted: {query}\n{plan}");
         assert!(plan.contains("Index") || plan.contains("on grants"), "{query}\n{plan}");
     }
 }
@@ -78,10 +95,14 @@ async fn sqlite_scans_no_table_for_a_hot_lookup() {
     let store = both::sqlite().await;
     fill(&store).await;
     for query in HOT {
-        let query =
-            query.replace("HASH", "x'01'").replace("ID", "x'02'").replace("AT", "2026-11-30T00:00:00Z");
+        let query = query
+            .replace("EVENTS", EVENTS)
+            .replace("HASH", "x'01'")
+            .replace("ID", "x'02'")
+            .replace("AT", "2026-11-30T00:00:00Z");
         let plan = raw(&store, &format!("explain query plan {query}")).await.join("\n");
         assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{query}\n{plan}");
+        assert!(!query.contains("usage_events") || !plan.contains("TEMP"), "sorted: {query}\n{plan}");
         let of_tenant = plan.contains("ledger_entries_by_tenant (tenant_id=? AND id=?)");
         assert!(of_tenant || !query.contains("event_id <> id"), "all of a tenant's entries: {plan}");
     }

@@ -8,6 +8,7 @@ mod access_tokens;
 mod catalog;
 mod configuration;
 mod deployment;
+mod dimensions;
 mod events;
 mod failures;
 mod grants;
