@@ -77,7 +77,7 @@ const fn reason(denied: Denied) -> AuthDenial {
 fn presented(request: &HttpRequest) -> Option<String> {
     let headers = request.headers();
     let bearer = text(headers, &header::AUTHORIZATION).and_then(bearer);
-    let named = [&X_API_KEY, &API_KEY, &X_GOOG_API_KEY].map(|name| text(headers, name));
+    let named = [X_API_KEY, API_KEY, X_GOOG_API_KEY].into_iter().map(|name| text(headers, &name));
     let all = std::iter::once(bearer).chain(named).flatten().map(str::trim).filter(|text| !text.is_empty());
     let mut first = None;
     for credential in all {

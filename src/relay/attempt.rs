@@ -16,7 +16,7 @@ use crate::{
     relay::{
         Failure, Tried,
         flight::Flight,
-        open::{NotOpened, Opened, Rest, read_to_content},
+        open::{Answering, NotOpened, Opened, Rest, read_to_content},
     },
     telemetry,
     upstream::{Call, Reply, ReplyHeaders, read_error},
@@ -89,7 +89,7 @@ impl Attempts {
     }
 
     fn opened(self, (status, headers, rest): (u16, ReplyHeaders, Rest)) -> Opened {
-        Opened { flight: self.flight, status, headers, rest }
+        Opened { headers, answering: Answering { flight: self.flight, status, rest } }
     }
 
     /// Settles a request that ends without an answer.
@@ -134,10 +134,11 @@ impl Attempts {
     ) -> Result<(u16, ReplyHeaders, Rest), Verdict> {
         let not_opened = match self.send(candidate, lease).await {
             Ok(reply) if (200..300).contains(&reply.status) => {
-                let (status, headers) = (reply.status, reply.headers.clone());
+                let Reply { status, headers, body, redactor } = reply;
                 self.flight.accepted(status);
                 let idle = candidate.provider.provider.timeouts.idle();
-                match read_to_content(&mut self.flight, reply, idle, self.deadline).await {
+                let deadline = self.deadline;
+                match read_to_content(&mut self.flight, status, body, redactor, idle, deadline).await {
                     Ok(rest) => return Ok((status, headers, rest)),
                     Err(not_opened) => not_opened,
                 }

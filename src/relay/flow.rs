@@ -16,7 +16,7 @@ use crate::{
     relay::{
         Failure, Tried,
         attempt::cool,
-        open::{Opened, Rest},
+        open::{Answering, Opened, Rest},
     },
     wire::openai_chat::{KEEP_ALIVE, encode_error_event},
 };
@@ -68,7 +68,7 @@ enum State {
 }
 
 struct Passing {
-    opened: Opened,
+    answering: Answering,
     timer: Pin<Box<Sleep>>,
     content_seq: u64,
     progress_due: Instant,
@@ -87,8 +87,8 @@ pub(super) async fn first_content(
 
 impl Flow {
     /// An answer whose first content is here.
-    pub(super) fn opened(opened: Opened) -> Self {
-        Self { state: State::passing(opened) }
+    pub(super) fn answering(answering: Answering) -> Self {
+        Self { state: State::passing(answering) }
     }
 
     /// An answer whose head goes out before its first content is here.
@@ -104,7 +104,7 @@ impl Flow {
                 State::Opening { opening, beat } => {
                     if let Poll::Ready(result) = opening.as_mut().poll(cx) {
                         match result {
-                            Ok(opened) => self.state = State::passing(opened),
+                            Ok(opened) => self.state = State::passing(opened.answering),
                             Err(failure) => {
                                 self.state = State::Ended;
                                 return Poll::Ready(Some(Ok(failure_event(&failure))));
@@ -152,14 +152,14 @@ impl Flow {
 }
 
 impl State {
-    fn passing(opened: Opened) -> Self {
+    fn passing(answering: Answering) -> Self {
         let now = Instant::now();
-        let seen = opened.rest.filter.seen();
+        let seen = answering.rest.filter.seen();
         Self::Passing(Box::new(Passing {
             content_seq: seen.content_seq,
-            timer: Box::pin(sleep_until(silent_at(&opened.rest, now, seen.finished))),
+            timer: Box::pin(sleep_until(silent_at(&answering.rest, now, seen.finished))),
             progress_due: now + PROGRESS_EVERY,
-            opened,
+            answering,
         }))
     }
 }
@@ -180,22 +180,22 @@ enum Step {
 impl Passing {
     /// Gathers everything that is ready into one piece.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        if self.opened.flight.is_settled() {
+        if self.answering.flight.is_settled() {
             return Poll::Ready(Step::End(self.take_held()));
         }
-        let span = self.opened.flight.span.clone();
+        let span = self.answering.flight.span.clone();
         let _inside = span.enter();
         // An answer that always has more ready would never let its timer have a turn.
-        if Instant::now() >= self.opened.rest.deadline {
+        if Instant::now() >= self.answering.rest.deadline {
             return Poll::Ready(self.silent());
         }
         loop {
-            let Some(body) = &mut self.opened.rest.body else {
+            let Some(body) = &mut self.answering.rest.body else {
                 return Poll::Ready(Step::End(self.take_held()));
             };
             match body.poll_chunk(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {
-                    if self.opened.rest.filter.push(&chunk, &mut self.opened.rest.held).is_err() {
+                    if self.answering.rest.filter.push(&chunk, &mut self.answering.rest.held).is_err() {
                         return Poll::Ready(Step::Broken(FailureClass::Broken));
                     }
                     if let Some(step) = self.after_chunk() {
@@ -204,13 +204,13 @@ impl Passing {
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Step::Broken(FailureClass::Broken)),
                 Poll::Ready(None) => {
-                    let rest = &mut self.opened.rest;
+                    let rest = &mut self.answering.rest;
                     let whole =
                         rest.filter.finish(&mut rest.held).is_ok() && rest.filter.seen().error.is_none();
                     rest.body = None;
                     return Poll::Ready(if whole { self.end() } else { Step::Broken(FailureClass::Broken) });
                 }
-                Poll::Pending if !self.opened.rest.held.is_empty() => {
+                Poll::Pending if !self.answering.rest.held.is_empty() => {
                     return Poll::Ready(Step::Piece(self.take_held()));
                 }
                 Poll::Pending => {
@@ -223,15 +223,15 @@ impl Passing {
 
     /// Meters what a chunk brought; says so when there is something to do before the next.
     fn after_chunk(&mut self) -> Option<Step> {
-        let seen = self.opened.rest.filter.seen();
-        self.opened.flight.meter.note(seen);
+        let seen = self.answering.rest.filter.seen();
+        self.answering.flight.meter.note(seen);
         if seen.error.is_some() {
             return Some(Step::Broken(FailureClass::Broken));
         }
         if seen.terminal {
             return Some(self.end());
         }
-        let (finished, full) = (seen.finished, self.opened.rest.held.len() > PIECE);
+        let (finished, full) = (seen.finished, self.answering.rest.held.len() > PIECE);
         if seen.content_seq != self.content_seq {
             self.content_seq = seen.content_seq;
             self.content_passed(finished);
@@ -241,31 +241,31 @@ impl Passing {
 
     fn content_passed(&mut self, finished: bool) {
         let now = Instant::now();
-        self.timer.as_mut().reset(silent_at(&self.opened.rest, now, finished));
+        self.timer.as_mut().reset(silent_at(&self.answering.rest, now, finished));
         if now >= self.progress_due {
             self.progress_due = now + PROGRESS_EVERY;
-            self.opened.flight.progress();
+            self.answering.flight.progress();
         }
     }
 
     /// Nothing came for too long. An answer that has finished is whole without its end mark.
     fn silent(&mut self) -> Step {
-        let rest = &mut self.opened.rest;
+        let rest = &mut self.answering.rest;
         let whole = rest.filter.seen().finished && rest.filter.finish(&mut rest.held).is_ok();
         if whole { self.end() } else { Step::Broken(FailureClass::Broken) }
     }
 
     /// The answer is whole: settled before the client has its last byte.
     fn end(&mut self) -> Step {
-        self.opened.flight.meter.note(self.opened.rest.filter.seen());
-        let status = self.opened.status;
-        self.opened.flight.finish(Outcome::Completed, status, None);
+        self.answering.flight.meter.note(self.answering.rest.filter.seen());
+        let status = self.answering.status;
+        self.answering.flight.finish(Outcome::Completed, status, None);
         Step::End(self.take_held())
     }
 
     /// What is left to do for the connection.
     fn drained(&mut self) -> State {
-        match self.opened.rest.body.take() {
+        match self.answering.rest.body.take() {
             Some(body) => State::Draining { body, timer: Box::pin(sleep_until(Instant::now() + DRAIN_FOR)) },
             None => State::Ended,
         }
@@ -273,15 +273,15 @@ impl Passing {
 
     /// The answer broke off after content: an error event where the format has one, settled first.
     fn broken(mut self, class: FailureClass) -> State {
-        let lease = self.opened.flight.lease();
-        let status = self.opened.status;
-        let stream = self.opened.flight.asked.stream;
+        let lease = self.answering.flight.lease();
+        let status = self.answering.status;
+        let stream = self.answering.flight.asked.stream;
         let message = self.error_text();
-        let mut last = self.opened.rest.held.split();
+        let mut last = self.answering.rest.held.split();
         last.extend_from_slice(&encode_error_event(&message, "upstream_error", None, Some("upstream_error")));
-        self.opened.flight.finish(Outcome::Failed, status, Some(class));
+        self.answering.flight.finish(Outcome::Failed, status, Some(class));
         let last = if stream { Ok(last.freeze()) } else { Err(Cut) };
-        let mut flight = self.opened.flight;
+        let mut flight = self.answering.flight;
         let cooling = Box::pin(async move {
             if let Some(lease) = lease {
                 cool(&mut flight, lease, class, None).await;
@@ -292,8 +292,8 @@ impl Passing {
 
     /// What the client may read about why its answer broke off.
     fn error_text(&self) -> String {
-        match self.opened.rest.filter.seen().error {
-            Some(error) => self.opened.rest.redactor.redact_text(&error.message).into_owned(),
+        match self.answering.rest.filter.seen().error {
+            Some(error) => self.answering.rest.redactor.redact_text(&error.message).into_owned(),
             None => {
                 "the upstream's answer broke off; what was received stays valid, the rest is lost".to_owned()
             }
@@ -301,7 +301,7 @@ impl Passing {
     }
 
     fn take_held(&mut self) -> Bytes {
-        self.opened.rest.held.split().freeze()
+        self.answering.rest.held.split().freeze()
     }
 }
 

@@ -130,14 +130,14 @@ impl Relay {
 }
 
 impl From<Opened> for Answer {
-    fn from(opened: Opened) -> Self {
-        let (status, headers) = (opened.status, Some(opened.headers.clone()));
-        let body = if opened.is_whole() {
-            AnswerBody::Whole(opened.rest.held.freeze())
+    fn from(Opened { headers, answering }: Opened) -> Self {
+        let status = answering.status;
+        let body = if answering.is_whole() {
+            AnswerBody::Whole(answering.rest.held.freeze())
         } else {
-            AnswerBody::Flow(Box::new(Flow::opened(opened)))
+            AnswerBody::Flow(Box::new(Flow::answering(answering)))
         };
-        Self { status, headers, body }
+        Self { status, headers: Some(headers), body }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     },
     net,
     relay::{filter::Filter, flight::Flight},
-    upstream::{Redactor, Reply, ReplyHeaders, UpstreamError},
+    upstream::{Redactor, ReplyHeaders, UpstreamError},
     wire::openai_chat::encode_error,
 };
 
@@ -26,9 +26,14 @@ const BAD_GATEWAY: u16 = 502;
 
 /// An answer whose first content is here.
 pub(super) struct Opened {
+    pub headers: ReplyHeaders,
+    pub answering: Answering,
+}
+
+/// An answer on its way, its headers gone ahead.
+pub(super) struct Answering {
     pub flight: Flight,
     pub status: u16,
-    pub headers: ReplyHeaders,
     pub rest: Rest,
 }
 
@@ -80,31 +85,30 @@ impl NotOpened {
     }
 }
 
-impl Opened {
+impl Answering {
     /// Whether everything is held: the answer is settled and its connection done with.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.body.is_none()
     }
 }
 
-/// Reads `reply` until its first content, or to its end.
+/// Reads the body of an answer until its first content, or to its end.
 ///
 /// # Cancellation
 /// Dropping the future closes the upstream connection; the flight stays with the caller.
 pub(super) async fn read_to_content(
     flight: &mut Flight,
-    reply: Reply,
+    status: u16,
+    mut body: net::Body,
+    redactor: Redactor,
     idle: Duration,
     deadline: Instant,
 ) -> Result<Rest, NotOpened> {
-    let status = Some(reply.status);
-    let filter = Box::new(Filter::new(flight.asked, &flight.served.model.name, &reply.redactor));
+    let filter = Box::new(Filter::new(flight.asked, &flight.served.model.name, &redactor));
     let silent = (Instant::now() + idle).min(deadline);
-    let mut rest =
-        Rest { held: BytesMut::new(), body: None, filter, redactor: reply.redactor, idle, deadline };
-    let mut body = reply.body;
+    let mut rest = Rest { held: BytesMut::new(), body: None, filter, redactor, idle, deadline };
     loop {
-        let broken = |symptom| NotOpened::broken(symptom, status);
+        let broken = |symptom| NotOpened::broken(symptom, Some(status));
         let chunk = match timeout_at(silent, body.chunk()).await {
             Err(_) => return Err(broken(Symptom::Timeout)),
             Ok(Some(Err(_))) => return Err(broken(Symptom::Broken)),
@@ -112,19 +116,19 @@ pub(super) async fn read_to_content(
             Ok(None) => {
                 rest.filter.finish(&mut rest.held).map_err(|_| broken(Symptom::Broken))?;
                 return match rest.filter.seen().error {
-                    Some(_) => Err(in_answer(&rest, reply.status)),
-                    None => Ok(complete(flight, rest, reply.status).await),
+                    Some(_) => Err(in_answer(&rest, status)),
+                    None => Ok(complete(flight, rest, status).await),
                 };
             }
         };
         rest.filter.push(&chunk, &mut rest.held).map_err(|_| broken(Symptom::Broken))?;
         let seen = rest.filter.seen();
         if seen.error.is_some() {
-            return Err(in_answer(&rest, reply.status));
+            return Err(in_answer(&rest, status));
         }
         flight.meter.note(seen);
         if seen.terminal {
-            let rest = complete(flight, rest, reply.status).await;
+            let rest = complete(flight, rest, status).await;
             return Ok(Rest { body: unless_over(body), ..rest });
         }
         if seen.first_content {

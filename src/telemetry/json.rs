@@ -19,6 +19,9 @@ use tracing_subscriber::{
 
 use crate::domain::clock::{Clock, SystemClock, Timestamp};
 
+/// The longest buffer for a line that a thread keeps, bytes.
+const MAX_KEPT: usize = 16 << 10;
+
 /// Formats an event as `{"timestamp":…,"level":…,"target":…,"message":…,…}`.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLine;
@@ -29,19 +32,34 @@ where
     N: for<'w> FormatFields<'w> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let metadata = event.metadata();
-        line.write_str("{\"timestamp\":\"")?;
-        write_time(&mut line, SystemClock.now())?;
-        line.write_str("\",\"level\":\"")?;
-        line.write_str(metadata.level().as_str())?;
-        line.write_str("\",\"target\":\"")?;
-        line.write_str(metadata.target())?;
-        line.write_char('"')?;
-        let mut fields = Fields { line, result: Ok(()) };
-        event.record(&mut fields);
-        fields.result?;
-        fields.line.write_str("}\n")
+        thread_local! {
+            static LINE: RefCell<String> = const { RefCell::new(String::new()) };
+        }
+        // Taken, not borrowed: a value that logs while it is written finds an empty one.
+        let mut text = LINE.take();
+        let written = write_line(&mut text, event).and_then(|()| line.write_str(&text));
+        if text.capacity() <= MAX_KEPT {
+            text.clear();
+            LINE.set(text);
+        }
+        written
     }
+}
+
+fn write_line(line: &mut String, event: &Event<'_>) -> fmt::Result {
+    let metadata = event.metadata();
+    line.push_str("{\"timestamp\":\"");
+    write_time(line, SystemClock.now())?;
+    line.push_str("\",\"level\":\"");
+    line.push_str(metadata.level().as_str());
+    line.push_str("\",\"target\":\"");
+    line.push_str(metadata.target());
+    line.push('"');
+    let mut fields = Fields { line, result: Ok(()) };
+    event.record(&mut fields);
+    fields.result?;
+    line.push_str("}\n");
+    Ok(())
 }
 
 /// Appends an instant as RFC 3339 in UTC, to the microsecond. What does not change within a second is
@@ -67,27 +85,27 @@ fn write_time(line: &mut impl Write, at: Timestamp) -> fmt::Result {
 }
 
 /// Appends each field; remembers the first failure.
-struct Fields<'w> {
-    line: Writer<'w>,
+struct Fields<'l> {
+    line: &'l mut String,
     result: fmt::Result,
 }
 
 impl Fields<'_> {
-    fn append(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+    fn append(&mut self, field: &Field, value: impl FnOnce(&mut String) -> fmt::Result) {
         if self.result.is_ok() {
-            self.result = self.line.write_str(",\"").and_then(|()| {
-                Escaped(&mut self.line).write_str(field.name())?;
-                self.line.write_str("\":")?;
-                value(&mut self.line)
-            });
+            self.line.push_str(",\"");
+            escape(field.name(), self.line);
+            self.line.push_str("\":");
+            self.result = value(self.line);
         }
     }
 
     fn text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
         self.append(field, |line| {
-            line.write_char('"')?;
+            line.push('"');
             Escaped(line).write_fmt(text)?;
-            line.write_char('"')
+            line.push('"');
+            Ok(())
         });
     }
 }
@@ -95,22 +113,32 @@ impl Fields<'_> {
 impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.append(field, |line| {
-            line.write_char('"')?;
-            Escaped(line).write_str(value)?;
-            line.write_char('"')
+            line.push('"');
+            escape(value, line);
+            line.push('"');
+            Ok(())
         });
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.append(field, |line| line.write_str(itoa::Buffer::new().format(value)));
+        self.append(field, |line| {
+            line.push_str(itoa::Buffer::new().format(value));
+            Ok(())
+        });
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.append(field, |line| line.write_str(itoa::Buffer::new().format(value)));
+        self.append(field, |line| {
+            line.push_str(itoa::Buffer::new().format(value));
+            Ok(())
+        });
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.append(field, |line| line.write_str(if value { "true" } else { "false" }));
+        self.append(field, |line| {
+            line.push_str(if value { "true" } else { "false" });
+            Ok(())
+        });
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
@@ -125,15 +153,16 @@ impl Visit for Fields<'_> {
     /// An error with all its causes.
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
         self.append(field, |line| {
-            line.write_char('"')?;
-            let mut text = Escaped(line);
+            line.push('"');
+            let mut text = Escaped(&mut *line);
             write!(text, "{value}")?;
             let mut cause = value.source();
             while let Some(error) = cause {
                 write!(text, ": {error}")?;
                 cause = error.source();
             }
-            line.write_char('"')
+            line.push('"');
+            Ok(())
         });
     }
 
@@ -143,32 +172,43 @@ impl Visit for Fields<'_> {
 }
 
 /// Writes the inside of a JSON string.
-struct Escaped<'a, 'w>(&'a mut Writer<'w>);
+struct Escaped<'l>(&'l mut String);
 
-impl Write for Escaped<'_, '_> {
+impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
-        // Without a way out of the loop it looks at many bytes at a time; hardly any text has one.
-        if !text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
-            return self.0.write_str(text);
-        }
-        let mut from = 0;
-        for (at, byte) in text.bytes().enumerate() {
-            if !is_escaped(byte) {
-                continue;
-            }
-            // A byte that is escaped is a character of its own, so `from` and `at` are boundaries.
-            self.0.write_str(&text[from..at])?;
-            match byte {
-                b'"' => self.0.write_str("\\\"")?,
-                b'\\' => self.0.write_str("\\\\")?,
-                b'\n' => self.0.write_str("\\n")?,
-                _ => write!(self.0, "\\u{byte:04x}")?,
-            }
-            from = at + 1;
-        }
-        self.0.write_str(&text[from..])
+        escape(text, self.0);
+        Ok(())
     }
+}
+
+/// Appends `text` as the inside of a JSON string.
+fn escape(text: &str, line: &mut String) {
+    let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
+    // Without a way out of the loop it looks at many bytes at a time; hardly any text has one.
+    if !text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
+        line.push_str(text);
+        return;
+    }
+    let mut from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if !is_escaped(byte) {
+            continue;
+        }
+        // A byte that is escaped is a character of its own, so `from` and `at` are boundaries.
+        line.push_str(&text[from..at]);
+        match byte {
+            b'"' => line.push_str("\\\""),
+            b'\\' => line.push_str("\\\\"),
+            b'\n' => line.push_str("\\n"),
+            _ => {
+                let digit = char::from(b"0123456789abcdef"[usize::from(byte & 15)]);
+                line.push_str(if byte < 16 { "\\u000" } else { "\\u001" });
+                line.push(digit);
+            }
+        }
+        from = at + 1;
+    }
+    line.push_str(&text[from..]);
 }
 
 #[cfg(test)]
@@ -189,7 +229,7 @@ mod tests {
         #[test]
         fn any_text_is_read_back_as_it_was(text in any::<String>()) {
             let mut line = String::from("\"");
-            Escaped(&mut Writer::new(&mut line)).write_str(&text).unwrap();
+            escape(&text, &mut line);
             line.push('"');
             prop_assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
         }

@@ -1,5 +1,7 @@
 //! Answers in one JSON body, passed through piece by piece.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 
 use super::{
@@ -113,6 +115,7 @@ impl BodyFilter {
             return Err(fault.clone());
         }
         let (feed, pass) = (&mut self.feed, &mut self.pass);
+        out.reserve(chunk.len() + pass.model.len());
         let result = self.gate.push(chunk, |piece| {
             let mut from = 0;
             let taken = feed.push(piece, |event| from = pass.event(&event, piece, from, out));
@@ -172,44 +175,74 @@ impl Pass {
                 from
             }
             Event::Start { kind, at } => {
-                let place = match self.open.last() {
-                    None => Place::Root,
-                    Some((array, true)) => array.element(),
-                    Some((_, false)) => self.next,
-                };
+                let place = self.place();
                 self.open.push((place, kind == Kind::Array));
                 self.has_choices |= place == Place::Choices && kind == Kind::Array;
-                let flow = match place {
-                    Place::Model if kind == Kind::String => Flow::Dropped,
-                    Place::Usage => Flow::OutAndHeld,
-                    Place::Error => Flow::Held,
-                    _ => return from,
-                };
-                self.flow(&piece[from..at], out);
-                // After an error nothing is written, and usage is still read.
-                let has_failed = self.facts.error.is_some();
-                if flow == Flow::Dropped && !has_failed {
-                    out.extend_from_slice(&self.model);
-                }
-                self.flow = if has_failed && flow == Flow::OutAndHeld { Flow::Held } else { flow };
-                at
+                self.begins(place, kind, piece, from..at, out)
             }
             Event::End { at } => {
                 let ended = self.open.pop().map(|(place, _)| place);
-                if !matches!(ended, Some(Place::Model | Place::Usage | Place::Error)) {
-                    return from;
-                }
-                self.flow(&piece[from..at], out);
-                self.ended(ended, out);
-                at
+                self.ends(ended.unwrap_or_default(), piece, from..at, out)
+            }
+            Event::Whole { kind, span, text } => {
+                let place = self.place();
+                self.facts.output_text_bytes += if place.counts() { text as u64 } else { 0 };
+                let from = self.begins(place, kind, piece, from..span.start, out);
+                self.ends(place, piece, from..span.end, out)
             }
         }
     }
 
+    /// Where a value that begins now stands.
+    fn place(&self) -> Place {
+        match self.open.last() {
+            None => Place::Root,
+            Some((array, true)) => array.element(),
+            Some((_, false)) => self.next,
+        }
+    }
+
+    /// A value begins behind `before`, which has not gone its way; gives where what has not begins now.
+    fn begins(
+        &mut self,
+        place: Place,
+        kind: Kind,
+        piece: &str,
+        before: Range<usize>,
+        out: &mut BytesMut,
+    ) -> usize {
+        let flow = match place {
+            Place::Model if kind == Kind::String => Flow::Dropped,
+            Place::Usage => Flow::OutAndHeld,
+            Place::Error => Flow::Held,
+            _ => return before.start,
+        };
+        let at = before.end;
+        self.flow(&piece[before], out);
+        // After an error nothing is written, and usage is still read.
+        let has_failed = self.facts.error.is_some();
+        if flow == Flow::Dropped && !has_failed {
+            out.extend_from_slice(&self.model);
+        }
+        self.flow = if has_failed && flow == Flow::OutAndHeld { Flow::Held } else { flow };
+        at
+    }
+
+    /// The same where a value ends behind `rest`.
+    fn ends(&mut self, place: Place, piece: &str, rest: Range<usize>, out: &mut BytesMut) -> usize {
+        if !matches!(place, Place::Model | Place::Usage | Place::Error) {
+            return rest.start;
+        }
+        let at = rest.end;
+        self.flow(&piece[rest], out);
+        self.ended(place, out);
+        at
+    }
+
     /// A value that was looked after ends.
-    fn ended(&mut self, place: Option<Place>, out: &mut BytesMut) {
+    fn ended(&mut self, place: Place, out: &mut BytesMut) {
         let held = std::mem::take(&mut self.held);
-        if place == Some(Place::Usage) {
+        if place == Place::Usage {
             if let Ok(mut scanner) = Scanner::new(&held) {
                 // A value too large to be usage was cut and does not scan; it then says nothing.
                 let mut usage = self.usage;
@@ -218,7 +251,7 @@ impl Pass {
                     self.facts.usage = usage.classes();
                 }
             }
-        } else if place == Some(Place::Error) && self.facts.error.is_none() {
+        } else if place == Place::Error && self.facts.error.is_none() {
             if std::str::from_utf8(&held).is_ok_and(says_something) {
                 self.facts.error = Some(decode_error(&[b"{\"error\":", &held[..], b"}"].concat()));
             } else {
