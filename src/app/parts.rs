@@ -17,7 +17,7 @@ use crate::{
     admission::{Admission, local::Local},
     billing::journal::JournalConfig,
     domain::{clock::SharedClock, ids::ReplicaId},
-    http::{SurfaceConfig, address::TrustedProxies, ops::Scrape, serve::ServeConfig},
+    http::{SurfaceConfig, address::TrustedProxies, ops::Scrape, room::BodyRoom, serve::ServeConfig},
     identity::IdentityConfig,
     net::GuardConfig,
     relay::RelayConfig,
@@ -142,6 +142,7 @@ pub fn surfaces(settings: &Settings) -> SurfaceConfig {
     let section = &settings.server;
     SurfaceConfig {
         body_limit: section.body_limit.as_usize(),
+        body_room: Arc::new(BodyRoom::new(section.body_memory.as_usize())),
         body_patience: section.header_timeout,
         trusted_proxies: TrustedProxies::new(&section.trusted_proxies),
         currency: settings.billing.currency,

@@ -13,7 +13,7 @@ use actix_web::{
 use crate::{
     admission::{Refused, Subject},
     domain::limits::LimitKind,
-    http::{arrival::Arrival, openai::Door},
+    http::{arrival::Arrival, openai::Door, room::NoRoom},
     identity::Denied,
     relay::{Failure, Tried},
     wire::openai_chat::encode_error,
@@ -37,6 +37,8 @@ pub enum Refusal {
     UnreadableBody,
     /// The body comes too slowly.
     SlowBody,
+    /// The bodies under way leave it no room.
+    NoRoom(NoRoom),
     /// The path is for the platform's own people.
     NotAnOperator,
     /// No such path.
@@ -50,6 +52,12 @@ pub enum Refusal {
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Self::Relay(failure)
+    }
+}
+
+impl From<NoRoom> for Refusal {
+    fn from(no_room: NoRoom) -> Self {
+        Self::NoRoom(no_room)
     }
 }
 
@@ -172,6 +180,7 @@ fn face(refusal: &Refusal, door: Door) -> Face {
             "slow_body",
             "the request body did not come in time",
         ),
+        Refusal::NoRoom(no_room) => no_room_face(*no_room),
         Refusal::NotAnOperator => Face::new(
             StatusCode::FORBIDDEN,
             INVALID,
@@ -189,6 +198,28 @@ fn face(refusal: &Refusal, door: Door) -> Face {
             Face::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal_error", "internal error")
         }
     }
+}
+
+fn no_room_face(no_room: NoRoom) -> Face {
+    let face = match no_room {
+        NoRoom::OfTenant(share) => Face::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limit_error",
+            "too_many_large_requests",
+            format!(
+                "the large requests of this tenant that wait for an answer take {share} bytes, its share of this \
+                 server's memory; send fewer of them at once"
+            ),
+        ),
+        NoRoom::OfAll => Face::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "server_error",
+            "overloaded",
+            "the large requests that wait for an answer take all the memory that this server has for them; try \
+             again shortly",
+        ),
+    };
+    face.retry_after(Some(Duration::from_secs(1)))
 }
 
 fn denied_face(denied: &Denied) -> Face {

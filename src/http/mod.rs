@@ -13,6 +13,7 @@ pub mod failure;
 pub mod guard;
 pub mod openai;
 pub mod ops;
+pub mod room;
 pub mod sandbox;
 pub mod serve;
 
@@ -29,6 +30,7 @@ use crate::{
         body::{BodyLimit, BodyPatience},
         failure::Refusal,
         openai::Door,
+        room::BodyRoom,
     },
     identity::Identity,
     relay::Relay,
@@ -56,6 +58,8 @@ pub struct Surfaces {
 pub struct SurfaceConfig {
     /// The largest decoded body, bytes.
     pub body_limit: usize,
+    /// What the bodies of all workers may take together.
+    pub body_room: Arc<BodyRoom>,
     /// How long a body may take, besides the time that its bytes earn.
     pub body_patience: Duration,
     /// Who may say for whom it speaks.
@@ -74,6 +78,7 @@ pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
             .app_data(surfaces.config.trusted_proxies)
             .app_data(surfaces.config.currency)
             .app_data(BodyLimit(surfaces.config.body_limit))
+            .app_data(surfaces.config.body_room)
             .app_data(BodyPatience(surfaces.config.body_patience))
             .service(admin::routes(surfaces.desk))
             .service(openai::routes("/api/v1/relay", Door::Relay))

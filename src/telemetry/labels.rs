@@ -68,6 +68,8 @@ labels! {
         BadRequest = "bad_request",
         /// The body is larger than the limit.
         TooLarge = "too_large",
+        /// The bodies under way take all the memory that they may.
+        BodyMemory = "body_memory",
         /// No such model, or it is switched off, or not granted to the caller.
         UnknownModel = "unknown_model",
         /// The role may not relay.

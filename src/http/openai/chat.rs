@@ -32,7 +32,8 @@ async fn serve(
     arrival: &Arrival,
 ) -> Result<Answer, failure::Refusal> {
     let principal = guard::caller(request, Access::Relay).await?;
-    let body = body::read(request, payload).await.inspect_err(|refusal| count(request, refusal))?;
+    let tenant = principal.tenant.as_ref().map(|tenant| tenant.id);
+    let body = body::read(request, tenant, payload).await.inspect_err(|refusal| count(request, refusal))?;
     let relay = request.app_data::<Relay>().ok_or(failure::Refusal::NotHere)?;
     let span = telemetry::span!("relay.request", request.id = %arrival.request, otel.kind = "server");
     if let Some(parent) = request.headers().get("traceparent").and_then(|value| value.to_str().ok()) {
@@ -53,6 +54,7 @@ async fn serve(
 fn count(request: &HttpRequest, refusal: &failure::Refusal) {
     let reason = match refusal {
         failure::Refusal::TooLarge { .. } => labels::Refusal::TooLarge,
+        failure::Refusal::NoRoom(_) => labels::Refusal::BodyMemory,
         _ => labels::Refusal::BadRequest,
     };
     if let Some(metrics) = request.app_data::<Arc<Metrics>>() {

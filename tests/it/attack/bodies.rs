@@ -108,3 +108,53 @@ async fn a_body_that_dribbles_in_is_given_up_and_one_that_flows_is_not() {
     assert!(steady.read_until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
     assert_eq!(upstream.request_count(), 1);
 }
+
+#[tokio::test]
+async fn one_tenants_bodies_leave_room_for_anothers() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone()
+        .set("TOLLWAY_SERVER_BODY_LIMIT", "2MiB")
+        .set("TOLLWAY_SERVER_BODY_MEMORY", "8MiB")
+        .set("TOLLWAY_SERVER_WORKERS", "2");
+    let house = setup.scene().await.ordinary(&upstream.base_url()).await;
+    let server = setup.boot().await;
+    let body = json!({"model": MODEL, "messages": [], "pad": "x".repeat(1_500_000)}).to_string();
+    // All but its last byte: the body stays where it is.
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+        house.a.token,
+        body.len()
+    );
+    let unfinished = [head.as_bytes(), &body.as_bytes()[..body.len() - 1]].concat();
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        let mut client = RawClient::connect(server.address()).await;
+        client.send(&unfinished).await;
+        waiting.push(client);
+    }
+    let greedy = server.caller(&house.a.token);
+    let asked = Instant::now();
+    let refused = loop {
+        let request = greedy.request(Method::POST, "/v1/chat/completions").body(body.clone());
+        let answer = Answer::of(request).await;
+        if answer.status == 429 {
+            break answer;
+        }
+        assert!(asked.elapsed() < Duration::from_secs(5), "never refused: {}", answer.status);
+    };
+    assert_eq!(refused.json()["error"]["code"], "too_many_large_requests");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    greedy.chat(&json!({"model": MODEL, "messages": []})).await.expect_status(200);
+
+    let other =
+        server.caller(&house.b.token).request(Method::POST, "/v1/chat/completions").body(body.clone());
+    Answer::of(other).await.expect_status(200);
+
+    drop(waiting);
+    let given_up = Instant::now();
+    while Answer::of(greedy.request(Method::POST, "/v1/chat/completions").body(body.clone())).await.status
+        != 200
+    {
+        assert!(given_up.elapsed() < Duration::from_secs(5), "the room never comes back");
+    }
+}

@@ -15,6 +15,10 @@ section! {
         workers: usize = "0";
         /// The largest request body, after decompression. Above it the answer is 413.
         body_limit: ByteSize = "32MiB";
+        /// What the bodies of requests whose upstream has not answered yet may take together, without the
+        /// first 64 KiB of each; one tenant may take half of it. A body that has no room is refused: 429
+        /// where the tenant's half is full, else 503.
+        body_memory: ByteSize = "512MiB";
         /// How long a stopping server goes on accepting while `/readyz` says 503 already: as long as the
         /// balancer takes to notice. 0 closes the listener at once.
         drain_delay: Duration = "0s";
@@ -36,6 +40,11 @@ section! {
     |server, check| {
         check.that(server.workers <= 1_024, "workers", "expected at most 1024");
         check.that(server.body_limit.0 >= 1_024, "body_limit", "expected at least 1KiB");
+        check.that(
+            server.body_memory.0 / 2 >= server.body_limit.0,
+            "body_memory",
+            "expected at least twice server.body_limit, of which one tenant can take half",
+        );
         check.that(server.grace_period <= Duration::from_secs(3_600), "grace_period", "expected at most 1h");
         check.that(server.drain_delay <= Duration::from_secs(600), "drain_delay", "expected at most 10m");
         check.that(server.keep_alive >= Duration::from_secs(1), "keep_alive", "expected at least 1s");
