@@ -2,7 +2,6 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,8 +17,7 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    domain::ids::TenantId,
-    http::{failure::Refusal, room::BodyRoom},
+    http::{failure::Refusal, room::Place},
     net::{Decoder, NetError},
     relay::{Cut, Flow},
     telemetry::InFlight,
@@ -42,18 +40,16 @@ impl Default for BodyPatience {
 /// Bytes that earn a body one more second: slower than any network that can be worked with.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Reads a whole body of `tenant`, decoded, up to the limit and as long as there is room. A body that comes
-/// too slowly is given up, so that connections cannot be held for nothing.
+/// Reads a whole body, decoded, up to the limit, and as long as its place has room where it needs one. A
+/// body that comes too slowly is given up, so that connections cannot be held for nothing.
 ///
 /// # Errors
 /// Too large, too slow, no room, an unknown coding, or bytes that do not decode.
 pub async fn read(
     request: &HttpRequest,
-    tenant: Option<TenantId>,
     mut payload: web::Payload,
+    mut place: Option<Place>,
 ) -> Result<Bytes, Refusal> {
-    let room: &Arc<BodyRoom> = request.app_data().ok_or(Refusal::NotHere)?;
-    let mut place = room.place(tenant);
     let BodyLimit(limit) = *request.app_data().ok_or(Refusal::NotHere)?;
     let BodyPatience(within) = request.app_data().copied().unwrap_or_default();
     let mut decoder = decoder(request.headers(), limit)?;
@@ -72,13 +68,19 @@ pub async fn read(
         if piece.len() > limit - body.len() {
             return Err(Refusal::TooLarge { limit });
         }
-        place.grow(body.len() + piece.len())?;
+        if let Some(place) = &mut place {
+            place.grow(body.len() + piece.len())?;
+        }
         body.add(piece);
     }
     if let Some(mut decoder) = decoder {
         decoder.finish().map_err(|error| undecoded(&error, limit))?;
     }
-    Ok(place.hold(body.whole()))
+    let body = body.whole();
+    Ok(match place {
+        Some(place) => place.hold(body),
+        None => body,
+    })
 }
 
 /// The decoder that the headers ask for, if any.

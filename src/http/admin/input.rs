@@ -18,7 +18,7 @@ pub(super) async fn read(request: &HttpRequest, payload: web::Payload) -> Result
     if !is_json(request) {
         return Err(Problem::unsupported_media_type());
     }
-    let bytes = body::read(request, None, payload).await?;
+    let bytes = body::read(request, payload, None).await?;
     let value = serde_json::from_slice(&bytes).map_err(|error| Problem::invalid_json(error.to_string()))?;
     Ok((bytes, value))
 }

@@ -11,6 +11,7 @@ use crate::{
         failure,
         guard::{self, Access},
         openai::Door,
+        room::BodyRoom,
     },
     relay::{Answer, AnswerBody, Incoming, Relay},
     telemetry::{self, Metrics, labels},
@@ -32,8 +33,10 @@ async fn serve(
     arrival: &Arrival,
 ) -> Result<Answer, failure::Refusal> {
     let principal = guard::caller(request, Access::Relay).await?;
-    let tenant = principal.tenant.as_ref().map(|tenant| tenant.id);
-    let body = body::read(request, tenant, payload).await.inspect_err(|refusal| count(request, refusal))?;
+    let room = request.app_data::<Arc<BodyRoom>>().ok_or(failure::Refusal::NotHere)?;
+    let place = room.place(principal.tenant.as_ref().map(|tenant| tenant.id));
+    let body =
+        body::read(request, payload, Some(place)).await.inspect_err(|refusal| count(request, refusal))?;
     let relay = request.app_data::<Relay>().ok_or(failure::Refusal::NotHere)?;
     let span = telemetry::span!("relay.request", request.id = %arrival.request, otel.kind = "server");
     if let Some(parent) = request.headers().get("traceparent").and_then(|value| value.to_str().ok()) {
