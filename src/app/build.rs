@@ -223,7 +223,8 @@ pub async fn connect_ready(settings: &Settings) -> anyhow::Result<Store> {
     let file = files::database(settings);
     anyhow::ensure!(
         settings.database.url.is_some() || file.exists(),
-        "there is no database at {}: set data.dir or DATABASE_URL to the server's",
+        "there is no database at {}: set data.dir or DATABASE_URL to the server's, or start `tollway serve` once, \
+         which makes it",
         file.display()
     );
     let store = open_store(settings).await?;

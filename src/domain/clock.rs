@@ -1,6 +1,7 @@
 //! Time and randomness as values handed in, so that tests turn the clock by hand.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::Error};
 
 /// An instant on the wall clock, in microseconds since the Unix epoch; what both databases keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -106,7 +107,10 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         if d.is_human_readable() {
-            DateTime::<Utc>::deserialize(d).map(Self::from)
+            let text = Cow::<str>::deserialize(d)?;
+            text.parse::<DateTime<Utc>>()
+                .map(Self::from)
+                .map_err(|_| Error::custom("expected an instant by RFC 3339, such as 2026-01-31T12:00:00Z"))
         } else {
             i64::deserialize(d).map(Self)
         }

@@ -28,7 +28,7 @@ pub struct Prices {
     pub audio_output: Option<Nanos>,
     /// Per image made, nano-units; absent: free.
     pub image: Option<Nanos>,
-    /// Per call billed by the piece, nano-units; absent: free.
+    /// Per request that an upstream answers, nano-units; absent: free.
     pub request: Option<Nanos>,
 }
 

@@ -24,7 +24,7 @@ pub struct Usage {
     pub audio_output_tokens: u64,
     /// Images made.
     pub images: u64,
-    /// Calls billed by the piece, such as a provider's own web searches.
+    /// 1 once an upstream has begun to answer.
     pub requests: u64,
     /// Who counted.
     pub source: UsageSource,

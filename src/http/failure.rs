@@ -44,7 +44,10 @@ pub enum Refusal {
     /// No such path.
     NotFound,
     /// The path exists, the method does not.
-    MethodNotAllowed,
+    MethodNotAllowed {
+        /// The method that it answers to.
+        allow: &'static str,
+    },
     /// A part of the server is not wired; never seen outside a broken build.
     NotHere,
 }
@@ -139,6 +142,9 @@ pub fn render(refusal: &Refusal, door: Door, arrival: &Arrival) -> HttpResponse 
     if let Some(span) = face.retry_after {
         response.insert_header((header::RETRY_AFTER, whole_seconds(span).to_string()));
     }
+    if let Refusal::MethodNotAllowed { allow } = refusal {
+        response.insert_header((header::ALLOW, *allow));
+    }
     if face.status == StatusCode::UNAUTHORIZED {
         response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
     }
@@ -188,11 +194,11 @@ fn face(refusal: &Refusal, door: Door) -> Face {
             "this path is for operators of this relay; the access token is a tenant's",
         ),
         Refusal::NotFound => Face::new(StatusCode::NOT_FOUND, INVALID, "unknown_path", UNKNOWN_PATH),
-        Refusal::MethodNotAllowed => Face::new(
+        Refusal::MethodNotAllowed { allow } => Face::new(
             StatusCode::METHOD_NOT_ALLOWED,
             INVALID,
             "method_not_allowed",
-            "this path does not answer to this method",
+            format!("this path answers to {allow}"),
         ),
         Refusal::NotHere => {
             Face::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal_error", "internal error")

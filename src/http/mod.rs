@@ -88,10 +88,6 @@ pub fn configure(surfaces: Surfaces) -> impl FnOnce(&mut web::ServiceConfig) {
     }
 }
 
-async fn wrong_method(request: HttpRequest) -> HttpResponse {
-    failure::render(&Refusal::MethodNotAllowed, Door::of(&request), &Arrival::of(&request))
-}
-
 async fn not_found(request: HttpRequest) -> HttpResponse {
     failure::render(&Refusal::NotFound, Door::OpenAi, &Arrival::of(&request))
 }

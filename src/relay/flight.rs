@@ -107,6 +107,7 @@ impl Flight {
         let expected = Usage {
             input_tokens: input_estimate,
             output_tokens: output.saturating_mul(u64::from(head.n.max(1))),
+            requests: 1,
             ..Default::default()
         };
         let enter = Enter {

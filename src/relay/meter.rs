@@ -45,6 +45,7 @@ impl Meter {
             return Usage {
                 input_tokens: input_estimate,
                 output_tokens: output_estimate,
+                requests: 1,
                 source: UsageSource::Estimated,
                 ..Usage::default()
             };
@@ -60,7 +61,7 @@ impl Meter {
             audio_input_tokens: counted.audio_input_tokens,
             audio_output_tokens: counted.audio_output_tokens,
             images: 0,
-            requests: 0,
+            requests: 1,
             source: if whole { UsageSource::Upstream } else { UsageSource::Partial },
         }
     }

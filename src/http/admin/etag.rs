@@ -66,7 +66,8 @@ fn read(request: &HttpRequest, name: HeaderName, may_be_weak: bool) -> Option<Ex
     let number = |tag: &str| {
         let tag = tag.trim();
         let tag = tag.strip_prefix("W/").filter(|_| may_be_weak).unwrap_or(tag);
-        tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()
+        // Without its quotes it is no tag, but it can mean nothing else.
+        tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag).parse().ok()
     };
     Some(Expected::OneOf(text.split(',').filter_map(number).collect()))
 }
@@ -86,7 +87,8 @@ mod tests {
         assert_eq!(expecting("*"), Some(Expected::Any));
         assert_eq!(expecting("\"3\", \"14\""), Some(Expected::OneOf(vec![3, 14])));
         assert_eq!(expecting("W/\"3\""), Some(Expected::OneOf(vec![])));
-        assert_eq!(expecting("3"), Some(Expected::OneOf(vec![])));
+        assert_eq!(expecting("3"), Some(Expected::OneOf(vec![3])));
+        assert_eq!(expecting("\"3"), Some(Expected::OneOf(vec![])));
         assert_eq!(expected(&TestRequest::default().to_http_request()), None);
     }
 

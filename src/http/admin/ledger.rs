@@ -25,7 +25,7 @@ use crate::{
         },
         failure::Refusal,
     },
-    store::LedgerFilter,
+    store::{LedgerFilter, Page},
 };
 
 pub(super) fn register(surface: &mut Surface) {
@@ -148,10 +148,21 @@ async fn tenant(desk: &Desk, request: &HttpRequest) -> Result<TenantId, Problem>
     Ok(found.ok_or_else(|| Problem::missing("tenant"))?.id)
 }
 
+/// The tenant that the path names, or one that was removed and whose books stay.
+async fn tenant_with_books(desk: &Desk, request: &HttpRequest) -> Result<TenantId, Problem> {
+    let id = id_in_path(request, "tenant")?;
+    if desk.store.lookup_tenant(id).await?.is_some() {
+        return Ok(id);
+    }
+    let filter = LedgerFilter { tenant_id: Some(id), ..LedgerFilter::default() };
+    let booked = desk.store.list_ledger_entries(&filter, Page::first(1)).await?;
+    if booked.is_empty() { Err(Problem::missing("tenant")) } else { Ok(id) }
+}
+
 async fn read_balance(request: HttpRequest) -> Answer {
     operator(&request).await?;
     let desk = Desk::of(&request)?;
-    let tenant_id = tenant(desk, &request).await?;
+    let tenant_id = tenant_with_books(desk, &request).await?;
     let balance = Some(desk.store.lookup_balance(tenant_id).await?);
     let currency = request.app_data::<Currency>().ok_or(Refusal::NotHere)?.to_string();
     Ok(HttpResponse::Ok().json(BalanceView { tenant_id, balance, currency }))
@@ -160,7 +171,7 @@ async fn read_balance(request: HttpRequest) -> Answer {
 async fn list(request: HttpRequest) -> Answer {
     operator(&request).await?;
     let desk = Desk::of(&request)?;
-    let tenant_id = Some(tenant(desk, &request).await?);
+    let tenant_id = Some(tenant_with_books(desk, &request).await?);
     let wanted = Wanted::<Filter>::of(&request)?;
     let filter = LedgerFilter { tenant_id, kind: wanted.filter.kind, event_id: wanted.filter.event_id };
     let rows = desk.store.list_ledger_entries(&filter, wanted.page()).await?;

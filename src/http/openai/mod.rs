@@ -5,6 +5,11 @@ pub mod models;
 
 use actix_web::{HttpRequest, Resource, Route, web};
 
+use crate::http::{
+    arrival::Arrival,
+    failure::{self, Refusal},
+};
+
 /// Through which door a request came; it decides the status of an unknown model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
@@ -22,15 +27,18 @@ impl Door {
 }
 
 /// A path with one method; the others are told so in the surface's shape.
-fn only(path: &str, route: Route) -> Resource {
-    web::resource(path).route(route).default_service(web::to(super::wrong_method))
+fn only(path: &str, allow: &'static str, route: Route) -> Resource {
+    let others = move |request: HttpRequest| async move {
+        failure::render(&Refusal::MethodNotAllowed { allow }, Door::of(&request), &Arrival::of(&request))
+    };
+    web::resource(path).route(route).default_service(web::to(others))
 }
 
 /// The surface below `prefix`.
 pub fn routes(prefix: &str, door: Door) -> actix_web::Scope {
     web::scope(prefix)
         .app_data(door)
-        .service(only("/chat/completions", web::post().to(chat::create)))
-        .service(only("/models", web::get().to(models::list)))
-        .service(only("/models/{model:.+}", web::get().to(models::retrieve)))
+        .service(only("/chat/completions", "POST", web::post().to(chat::create)))
+        .service(only("/models", "GET", web::get().to(models::list)))
+        .service(only("/models/{model:.+}", "GET", web::get().to(models::retrieve)))
 }

@@ -25,6 +25,15 @@ async fn what_is_booked_is_in_the_balance(world: &World) {
     assert_eq!(kinds, ["top_up", "adjustment"]);
     let listed = world.get(&format!("{ledger}?kind=adjustment")).await.expect_status(200).json();
     assert_eq!(listed["data"].as_array().unwrap().len(), 1);
+
+    for tenant in [&acme, &globex] {
+        world.delete(&format!("tenants/{tenant}")).await.expect_status(204);
+    }
+    assert_eq!(balance(&acme).await, "99.999999999", "the books of a tenant that was removed stay");
+    let listed = world.get(&ledger).await.expect_status(200).json();
+    assert_eq!(listed["data"].as_array().unwrap().len(), 2);
+    world.post(&ledger, json!({"kind": "top_up", "amount": "1", "note": "n"})).await.expect_status(404);
+    world.get(&format!("tenants/{globex}/balance")).await.expect_status(404);
 }
 
 async fn a_booking_that_makes_no_sense_is_refused(world: &World) {

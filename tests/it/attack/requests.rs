@@ -118,13 +118,14 @@ async fn names_with_control_characters_are_told_back_without_harm() {
 #[tokio::test]
 async fn a_wrong_method_is_told_in_shape() {
     let server = Setup::alone().boot().await;
-    for (method, path) in [
-        (Method::GET, "/v1/chat/completions"),
-        (Method::DELETE, "/api/v1/relay/models"),
-        (Method::PUT, "/v1/models/some"),
+    for (method, path, allow) in [
+        (Method::GET, "/v1/chat/completions", "POST"),
+        (Method::DELETE, "/api/v1/relay/models", "GET"),
+        (Method::PUT, "/v1/models/some", "GET"),
     ] {
         let answer = Answer::of(server.anonymous().request(method, path)).await.expect_status(405);
         assert_eq!(answer.json()["error"]["code"], "method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(allow));
         assert!(answer.header("x-request-id").is_some());
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollway::domain::{money::Nanos, tenant::BillingMode};
+use tollway::domain::{money::Nanos, price::Prices, tenant::BillingMode};
 
+use super::events::event_of;
 use crate::harness::{
     eventually,
     scene::{MODEL, Ordinary, Scene, TenantHandle},
     server::{Production, Server, Setup},
-    upstream::{Gate, Script, Upstream, Usage, chat_json},
+    upstream::{Gate, Script, Upstream, Usage, chat_json, chat_stream, error},
 };
 
 /// What the plain answer of the upstream costs: 9 tokens in at 2, 3 out at 6 units per million.
@@ -140,4 +141,30 @@ async fn a_killed_server_does_not_forget_what_was_spent() {
     server.restart().await;
     assert_eq!(chat(&server, &tenant).await, 402);
     assert_eq!(upstream.request_count(), 1);
+}
+
+#[tokio::test]
+async fn a_price_for_each_request_is_paid_for_those_that_an_upstream_answers() {
+    let upstream = Upstream::start();
+    let setup = Setup::alone();
+    let scene = setup.scene().await;
+    let house = scene.ordinary(&upstream.base_url()).await;
+    let price = Prices { request: Some(Nanos::new(10_000_000)), ..Prices::default() };
+    let model = scene.model("by-piece", |model| model.prices = price).await;
+    scene.route(&model, &house.provider, |route| route.cost = price).await;
+    let server = setup.boot().await;
+    let caller = server.caller(&house.a.token);
+    for (stream, script, status, requests, charge) in [
+        (false, chat_json("Hello", Usage::new(9, 3)), 200, 1, 10_000_000),
+        (true, chat_stream(&["Hel", "lo"], Usage::new(9, 3)), 200, 1, 10_000_000),
+        (false, error(400, "bad", "no such parameter"), 400, 0, 0),
+    ] {
+        upstream.then(script);
+        let asked = json!({"model": "by-piece", "messages": [], "stream": stream});
+        let answer = caller.chat(&asked).await.expect_status(status);
+        let event = event_of(&scene.store, answer.header("x-request-id").unwrap()).await;
+        assert_eq!((event.usage.requests, event.charge.get(), event.cost.get()), (requests, charge, charge));
+    }
+    let metrics = server.anonymous().get("/metrics").await.expect_status(200).text();
+    assert!(metrics.contains("tollway_unpriced_requests_total 0"), "a price for requests is a price");
 }

@@ -12,7 +12,8 @@ section! {
         dir: Option<PathBuf> = "";
         /// Size of one segment file; drained segments are removed whole.
         segment: ByteSize = "16MiB";
-        /// The journal never grows larger; at this size requests are refused with 503.
+        /// The journal never grows larger; at this size requests are refused with 503. Room for at least eight
+        /// segments.
         max_bytes: ByteSize = "4GiB";
         /// Written records are forced to disk at least this often; a power cut loses no more than that.
         fsync: Duration = "10ms";

@@ -15,9 +15,10 @@ section! {
         workers: usize = "0";
         /// The largest request body, after decompression. Above it the answer is 413.
         body_limit: ByteSize = "32MiB";
-        /// What the bodies of requests whose upstream has not answered yet may take together, without the
-        /// first 64 KiB of each; one tenant may take half of it. A body that has no room is refused: 429
-        /// where the tenant's half is full, else 503.
+        /// Memory for request bodies, after decompression, from their first byte until their upstream has
+        /// answered; the first 64 KiB of each body do not count. One tenant may take half of it, so it is at
+        /// least twice `server.body_limit`. A body that has no room is refused: 429 where the tenant's half
+        /// is full, else 503.
         body_memory: ByteSize = "512MiB";
         /// How long a stopping server goes on accepting while `/readyz` says 503 already: as long as the
         /// balancer takes to notice. 0 closes the listener at once.
