@@ -75,6 +75,17 @@ impl fmt::Display for Books {
         for event in &self.store.misbooked {
             writeln!(f, "{event}: its charge is not in the ledger as it should be")?;
         }
+        for event in &self.store.nameless {
+            writeln!(f, "{event}: who asked for it, or what served it, is not in the database any more")?;
+        }
+        let nameless = self.store.nameless.len();
+        if nameless > 0 {
+            writeln!(
+                f,
+                "{nameless} events name rows of usage_callers or usage_upstreams that are gone: restore both \
+                 tables from a backup; rows that are there already are right"
+            )?;
+        }
         let wrong = self.store.differences().count();
         match (wrong, self.store.misbooked.len()) {
             (0, 0) => write!(f, "{} tenants, all balanced", self.store.tenants.len()),

@@ -53,11 +53,13 @@ pub async fn read(
     let BodyLimit(limit) = *request.app_data().ok_or(Refusal::NotHere)?;
     let BodyPatience(within) = request.app_data().copied().unwrap_or_default();
     let mut decoder = decoder(request.headers(), limit)?;
-    if decoder.is_none() && announced(request.headers()).is_some_and(|length| length > limit) {
+    // How long a body is when decoded is not known.
+    let length = announced(request.headers()).filter(|_| decoder.is_none()).unwrap_or(0);
+    if length > limit {
         return Err(Refusal::TooLarge { limit });
     }
     let mut due = Instant::now() + within;
-    let mut body = Gathered::default();
+    let mut body = Gathered { length, ..Gathered::default() };
     while let Some(piece) = timeout_at(due, payload.next()).await.map_err(|_| Refusal::SlowBody)? {
         let piece = piece.map_err(|_| Refusal::UnreadableBody)?;
         due += Duration::from_millis(piece.len() as u64 * 1_000 / BYTES_PER_SECOND);
@@ -113,6 +115,8 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
 struct Gathered {
     only: Bytes,
     more: BytesMut,
+    /// How long the body will be, where that is known.
+    length: usize,
 }
 
 impl Gathered {
@@ -126,6 +130,8 @@ impl Gathered {
             return;
         }
         if self.more.is_empty() {
+            // Memory that is not written to is not taken yet; a buffer that grows is copied again and again.
+            self.more.reserve(self.length);
             self.more.extend_from_slice(&std::mem::take(&mut self.only));
         }
         self.more.extend_from_slice(&piece);

@@ -52,6 +52,8 @@ pub struct ReconcileReport {
     pub tenants: BTreeMap<TenantId, TenantBooks>,
     /// Events whose charge is not in the ledger, or with another amount or tenant; the first 100.
     pub misbooked: Vec<RequestId>,
+    /// Events that name a caller or an upstream whose row is not there; the first 100.
+    pub nameless: Vec<RequestId>,
     /// Which of the requests that were asked about have an event.
     pub recorded: BTreeSet<RequestId>,
 }
@@ -60,7 +62,7 @@ impl ReconcileReport {
     /// Whether everything agrees.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        self.misbooked.is_empty() && self.differences().next().is_none()
+        self.misbooked.is_empty() && self.nameless.is_empty() && self.differences().next().is_none()
     }
 
     /// The tenants whose books do not agree.
@@ -125,6 +127,27 @@ impl Store {
         .bind(NAMED)
         .fetch_all(conn))?;
         report.misbooked = misbooked.into_iter().map(RequestId::from_uuid).collect();
+        let nameless: Vec<Uuid> = writing!(snapshot, conn => sqlx::query_scalar(
+            "select id
+            from (
+                select usage_events.id
+                from usage_events
+                left join usage_callers on usage_callers.id = usage_events.caller_id
+                left join usage_upstreams on usage_upstreams.id = usage_events.upstream_id
+                where usage_callers.id is null
+                    or (usage_events.upstream_id is not null and usage_upstreams.id is null)
+                union
+                select attempts.event_id
+                from attempts
+                left join usage_upstreams on usage_upstreams.id = attempts.upstream_id
+                where usage_upstreams.id is null
+            ) as nameless
+            order by id
+            limit $1",
+        )
+        .bind(NAMED)
+        .fetch_all(conn))?;
+        report.nameless = nameless.into_iter().map(RequestId::from_uuid).collect();
         for asked in asked.chunks(AT_ONCE) {
             let recorded: Vec<Uuid> = writing!(snapshot, conn => async {
                 let mut query = sqlx::QueryBuilder::new("select id from usage_events where id in (");

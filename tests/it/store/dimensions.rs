@@ -118,6 +118,7 @@ async fn what_a_restored_database_lacks_is_written_again(store: OwnStore) {
         raw(&store, &format!("delete from {table}")).await;
     }
     store.record_events(std::slice::from_ref(&first)).await.unwrap();
+    assert!(store.reconcile(&[]).await.unwrap().is_balanced());
     assert_eq!(store.lookup_event(first.id).await.unwrap(), Some(first));
 }
 
@@ -125,12 +126,17 @@ async fn what_a_restored_database_lacks_is_written_again(store: OwnStore) {
 async fn an_event_whose_caller_is_lost_does_not_hide(store: OwnStore) {
     let first = one();
     store.record_events(std::slice::from_ref(&first)).await.unwrap();
+    assert!(store.reconcile(&[]).await.unwrap().is_balanced());
     raw(&store, "delete from usage_callers").await;
     assert!(store.lookup_event(first.id).await.is_err());
+    assert_eq!(store.reconcile(&[]).await.unwrap().nameless, [first.id]);
     store.record_events(&[again(&first)]).await.unwrap();
     raw(&store, "delete from usage_upstreams").await;
     assert!(store.lookup_event(first.id).await.is_err());
+    let report = store.reconcile(&[]).await.unwrap();
+    assert!(report.nameless.contains(&first.id) && !report.is_balanced());
     store.record_events(&[again(&first)]).await.unwrap();
+    assert!(store.reconcile(&[]).await.unwrap().is_balanced());
     assert_eq!(store.lookup_event(first.id).await.unwrap(), Some(first));
 }
 
