@@ -1,6 +1,6 @@
 //! Proves the books: Σ events = Σ ledger charges = change of the balance, per tenant.
 
-use std::{collections::BTreeMap, fmt, io, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 use super::journal::{Waiting, by_tenant, undrained};
 use crate::{
@@ -52,48 +52,4 @@ pub async fn reconcile(store: &Store, journal_dir: Option<&Path>) -> Result<Book
     let store = store.reconcile(&asked).await?;
     undrained.retain(|request, _| !store.recorded.contains(request));
     Ok(Books { store, waiting: by_tenant(undrained.values()) })
-}
-
-/// A line a tenant, then what is wrong, then the verdict.
-impl fmt::Display for Books {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (tenant, books) in &self.store.tenants {
-            let verdict = if books.is_balanced() { "balanced" } else { "NOT BALANCED" };
-            writeln!(
-                f,
-                "{tenant}: {} events charge {}, ledger charges {}, ledger sum {}, balance {}: {verdict}",
-                books.events, books.event_charges, books.ledger_charges, books.ledger_total, books.balance,
-            )?;
-        }
-        for (tenant, waiting) in &self.waiting {
-            writeln!(
-                f,
-                "{tenant}: {} events charging {} and {} open requests wait in the journal",
-                waiting.events, waiting.charges, waiting.open,
-            )?;
-        }
-        for event in &self.store.misbooked {
-            writeln!(f, "{event}: its charge is not in the ledger as it should be")?;
-        }
-        for event in &self.store.nameless {
-            writeln!(f, "{event}: who asked for it, or what served it, is not in the database any more")?;
-        }
-        let nameless = self.store.nameless.len();
-        if nameless > 0 {
-            writeln!(
-                f,
-                "{nameless} events name rows of usage_callers or usage_upstreams that are gone: restore both \
-                 tables from a backup; rows that are there already are right"
-            )?;
-        }
-        let wrong = self.store.differences().count();
-        match (wrong, self.store.misbooked.len()) {
-            (0, 0) => write!(f, "{} tenants, all balanced", self.store.tenants.len()),
-            (wrong, events) => write!(
-                f,
-                "{wrong} of {} tenants are not balanced, {events} events are misbooked",
-                self.store.tenants.len()
-            ),
-        }
-    }
 }

@@ -67,8 +67,44 @@ fn print(books: &Books, currency: Currency) -> Result<(), Unsaid> {
             say!("{tenant}: {} requests in the journal have not ended", waiting.open)?;
         }
     }
-    for request in &books.store.misbooked {
-        say!("{request}: its charge is not in the ledger, or with another amount or tenant")?;
+    for fault in faults(books) {
+        say!("{fault}")?;
     }
     say!("{}", if books.is_balanced() { "the books agree" } else { "the books DO NOT agree" })
+}
+
+/// What is wrong with single events, and what helps.
+fn faults(books: &Books) -> Vec<String> {
+    let misbooked = books.store.misbooked.iter();
+    let nameless = books.store.nameless.iter();
+    let mut faults: Vec<String> = misbooked
+        .map(|request| {
+            format!("{request}: its charge is not in the ledger, or with another amount or tenant")
+        })
+        .chain(nameless.map(|request| format!("{request}: who asked for it, or what served it, is gone")))
+        .collect();
+    if !books.store.nameless.is_empty() {
+        faults.push(
+            "restore the lost rows of usage_callers and usage_upstreams from a backup; those that are there are right"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::RequestId;
+
+    #[test]
+    fn an_event_that_has_lost_its_caller_is_named_with_what_helps() {
+        let mut books = Books::default();
+        assert_eq!(faults(&books), [""; 0]);
+        let lost = RequestId::generate(crate::domain::clock::Timestamp::from_unix_us(0), [7; 10]);
+        books.store.nameless.push(lost);
+        let told = faults(&books);
+        assert!(told[0].starts_with(&lost.to_string()) && told[1].contains("usage_callers"), "{told:?}");
+        assert!(!books.is_balanced());
+    }
 }

@@ -90,7 +90,7 @@ async fn holds_exactly(store: &Store, numbers: std::ops::Range<u64>) {
         assert_eq!(all.get(&request(n)), Some(&expected(n)), "event {n}");
     }
     let books = reconcile(store, None).await.unwrap();
-    assert!(books.is_balanced(), "{books}");
+    assert!(books.is_balanced(), "{books:?}");
     let owed: Nanos = books.store.tenants.values().map(|tenant| tenant.balance).sum();
     let charges: Nanos = numbers.map(|n| expected(n).charge).sum();
     assert!(charges > Nanos::ZERO);
@@ -310,7 +310,7 @@ async fn a_dead_replicas_journal_is_adopted_once_it_is_dead() {
     let again = adopting().await.unwrap();
     assert_eq!(again.drained, 0);
     let books = reconcile(&books.store, Some(dir.path())).await.unwrap();
-    assert!(books.is_balanced() && books.waiting.is_empty(), "{books}");
+    assert!(books.is_balanced() && books.waiting.is_empty(), "{books:?}");
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
